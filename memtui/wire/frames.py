@@ -1,0 +1,231 @@
+"""The messages between agent and viewer, as frozen values.
+
+Bytes are `*_bytes`, monotonic nanoseconds of the monitored machine `*_ns`. A figure that cannot be had is None.
+Optional[...] instead of X | None: these annotations are evaluated, also by Python 3.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Tuple  # noqa: UP035
+
+#: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
+PROTOCOL = 1
+
+#: Categories of `allocated_bytes`, in the order they are shown; `unattributed` is what is left and may be negative
+#: where the classification is older than the counters.
+CATEGORIES = (
+    "parameters",
+    "buffers",
+    "gradients",
+    "optimizer_state",
+    "activations",
+    "temporaries",
+    "inputs",
+    "workspaces",
+    "unattributed",
+)
+
+PHASES = ("startup", "forward", "loss", "backward", "optimizer", "between")
+
+#: Boundaries at which a frame is made on the training's thread.
+BOUNDARIES = (
+    "forward_start",
+    "forward_end",
+    "backward_start",
+    "backward_end",
+    "optimizer_start",
+    "optimizer_end",
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that the process uses, as torch names it. `device` is "cuda:0", "xpu:1", "mps:0" or "host"."""
+
+    device: str
+    kind: str  # cuda, rocm, xpu, mps, host
+    name: str
+    counters: str  # where the figures come from: "caching allocator", "mallinfo2", "rss", "driver"
+    uuid: Optional[str] = None
+    pci_bus_id: Optional[str] = None
+    total_bytes: Optional[int] = None
+    untested: bool = False  # never run on such hardware by the project
+
+
+@dataclass(frozen=True)
+class Hello:
+    """First message of an agent: who it is and what it watches."""
+
+    protocol: int
+    agent: str
+    pid: int
+    python: str
+    torch: str
+    argv: Tuple[str, ...]
+    cwd: str
+    hostname: str
+    time_ns: int
+    wall_offset_ns: int  # wall clock = monotonic + this
+    started_ns: int
+    devices: Tuple[Device, ...] = ()
+    rank: Optional[int] = None
+    world_size: Optional[int] = None
+    notices: Tuple[str, ...] = ()  # what the agent cannot see here and why, one line each
+
+
+@dataclass(frozen=True)
+class BlockSummary:
+    """What the allocator's blocks say about fragmentation, measured `age_ns` before the frame."""
+
+    age_ns: int
+    num_segments: int
+    num_blocks: int
+    largest_free_block_bytes: int
+    reusable_cache_bytes: int
+    inactive_split_bytes: int
+    private_pool_idle_bytes: int
+    active_pending_free_bytes: int
+    num_pinned_segments: int
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Categories measured at one instant, `age_ns` before the frame; they add up to `allocated_bytes` exactly."""
+
+    age_ns: int
+    allocated_bytes: int
+    phase: str
+    step: int
+    categories: Dict[str, int]  # noqa: UP006
+
+
+@dataclass(frozen=True)
+class DeviceFrame:
+    """One device's counters at the frame's instant; peaks are of `allocated_bytes` unless named otherwise."""
+
+    device: str
+    allocated_bytes: Optional[int] = None
+    reserved_bytes: Optional[int] = None
+    active_bytes: Optional[int] = None
+    requested_bytes: Optional[int] = None
+    inactive_split_bytes: Optional[int] = None
+    allocated_peak_bytes: Optional[int] = None  # since the program's last reset, else since its start
+    reserved_peak_bytes: Optional[int] = None
+    step_peak_bytes: Optional[int] = None  # of the step under way
+    step_peak_exact: bool = False  # else a lower bound
+    last_step_peak_bytes: Optional[int] = None
+    last_step_peak_exact: bool = False
+    last_step_peak_phase: Optional[str] = None
+    num_alloc_retries: Optional[int] = None
+    num_ooms: Optional[int] = None
+    num_segments: Optional[int] = None
+    num_blocks: Optional[int] = None
+    rss_bytes: Optional[int] = None  # host only: this is what the process occupies
+    blocks: Optional[BlockSummary] = None
+    classification: Optional[Classification] = None
+
+    def categories(self) -> dict[str, int] | None:
+        """Bytes by category at the frame's instant; they add up to `allocated_bytes` exactly.
+
+        What changed since the classification stands in `unattributed`, negative where memory was freed.
+        None where nothing was classified or the allocator's figure is unknown.
+        """
+        if self.classification is None or self.allocated_bytes is None:
+            return None
+        figures = dict(self.classification.categories)
+        moved = self.allocated_bytes - self.classification.allocated_bytes
+        figures["unattributed"] = figures.get("unattributed", 0) + moved
+        return figures
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All devices at one instant, and where the training is."""
+
+    sequence: int
+    time_ns: int
+    late_ns: int
+    step: int  # optimizer steps (or cycles of them) completed
+    phase: str
+    phase_since_ns: int
+    devices: Tuple[DeviceFrame, ...]
+    step_since_ns: Optional[int] = None
+    last_step_ns: Optional[int] = None
+    boundary: Optional[str] = None
+    lost_frames: int = 0  # frames this viewer was too slow to receive, so far
+    agent_cpu_ns: int = 0  # the agent's own processor time, so far
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened once: oom, alloc_retry, new_peak, optimizer_state_appeared, discovery, agent_error..."""
+
+    name: str
+    time_ns: int
+    step: int
+    phase: str
+    device: Optional[str] = None
+    figures: Dict[str, int] = field(default_factory=dict)  # noqa: UP006
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer found in the process; bytes by device."""
+
+    name: str
+    options: Dict[str, Any]  # noqa: UP006 - those that decide its state: momentum, amsgrad, foreach, fused...
+    trainable_bytes: Dict[str, int]  # noqa: UP006 - of the parameters it steps
+    trainable_parameters: int
+    state_bytes: Optional[Dict[str, int]] = None  # noqa: UP006 - None before its first step
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """What was discovered: root modules and optimizers."""
+
+    time_ns: int
+    roots: Tuple[str, ...]  # class names
+    parameters: int
+    trainable_parameters: int
+    parameter_bytes: Dict[str, int]  # noqa: UP006 - by device
+    dtypes: Dict[str, int]  # noqa: UP006 - parameter bytes by dtype
+    optimizers: Tuple[Optimizer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bye:
+    """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
+
+    time_ns: int
+    exception: Optional[str] = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The agent will not talk to this viewer; `reason` is one line for the user."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """From viewer to agent: `name` is "hello" (first), "unload" or "ping"."""
+
+    name: str
+    protocol: int = PROTOCOL
+    history: bool = True
+
+
+MESSAGES = {
+    "hello": Hello,
+    "frame": Frame,
+    "event": Event,
+    "model": Model,
+    "bye": Bye,
+    "refusal": Refusal,
+    "request": Request,
+}
