@@ -29,9 +29,7 @@ def to_json(message: object) -> dict[str, typing.Any]:
 
 def _plain(value: typing.Any) -> typing.Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            key: _plain(item) for key, item in value.__dict__.items() if item is not None and item != () and item != {}
-        }
+        return {key: _plain(item) for key, item in value.__dict__.items() if item is not None and item not in ((), {})}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     return value
@@ -80,10 +78,10 @@ def _build(cls: type, plain: dict[str, typing.Any]) -> typing.Any:
 
 
 _EMPTY: dict[typing.Any, typing.Callable[[], typing.Any]] = {
-    typing.Dict[str, int]: dict,  # noqa: UP006
-    typing.Dict[str, typing.Any]: dict,  # noqa: UP006
-    typing.Tuple[str, ...]: tuple,  # noqa: UP006
-    typing.Tuple[frames.DeviceFrame, ...]: tuple,  # noqa: UP006
+    dict[str, int]: dict,
+    dict[str, typing.Any]: dict,
+    tuple[str, ...]: tuple,
+    tuple[frames.DeviceFrame, ...]: tuple,
 }
 
 

@@ -7,7 +7,7 @@ Optional[...] instead of X | None: these annotations are evaluated, also by Pyth
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple  # noqa: UP035
+from typing import Any, Optional
 
 #: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
 PROTOCOL = 1
@@ -62,16 +62,16 @@ class Hello:
     pid: int
     python: str
     torch: str
-    argv: Tuple[str, ...]
+    argv: tuple[str, ...]
     cwd: str
     hostname: str
     time_ns: int
     wall_offset_ns: int  # wall clock = monotonic + this
     started_ns: int
-    devices: Tuple[Device, ...] = ()
+    devices: tuple[Device, ...] = ()
     rank: Optional[int] = None
     world_size: Optional[int] = None
-    notices: Tuple[str, ...] = ()  # what the agent cannot see here and why, one line each
+    notices: tuple[str, ...] = ()  # what the agent cannot see here and why, one line each
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Classification:
     allocated_bytes: int
     phase: str
     step: int
-    categories: Dict[str, int]  # noqa: UP006
+    categories: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Frame:
     step: int  # optimizer steps (or cycles of them) completed
     phase: str
     phase_since_ns: int
-    devices: Tuple[DeviceFrame, ...]
+    devices: tuple[DeviceFrame, ...]
     step_since_ns: Optional[int] = None
     last_step_ns: Optional[int] = None
     boundary: Optional[str] = None
@@ -166,7 +166,7 @@ class Event:
     step: int
     phase: str
     device: Optional[str] = None
-    figures: Dict[str, int] = field(default_factory=dict)  # noqa: UP006
+    figures: dict[str, int] = field(default_factory=dict)
     text: str = ""
 
 
@@ -175,10 +175,10 @@ class Optimizer:
     """An optimizer found in the process; bytes by device."""
 
     name: str
-    options: Dict[str, Any]  # noqa: UP006 - those that decide its state: momentum, amsgrad, foreach, fused...
-    trainable_bytes: Dict[str, int]  # noqa: UP006 - of the parameters it steps
+    options: dict[str, Any]  # those that decide its state: momentum, amsgrad, foreach, fused...
+    trainable_bytes: dict[str, int]  # of the parameters it steps
     trainable_parameters: int
-    state_bytes: Optional[Dict[str, int]] = None  # noqa: UP006 - None before its first step
+    state_bytes: Optional[dict[str, int]] = None  # None before its first step
     steps: int = 0
 
 
@@ -187,12 +187,12 @@ class Model:
     """What was discovered: root modules and optimizers."""
 
     time_ns: int
-    roots: Tuple[str, ...]  # class names
+    roots: tuple[str, ...]  # class names
     parameters: int
     trainable_parameters: int
-    parameter_bytes: Dict[str, int]  # noqa: UP006 - by device
-    dtypes: Dict[str, int]  # noqa: UP006 - parameter bytes by dtype
-    optimizers: Tuple[Optimizer, ...] = ()
+    parameter_bytes: dict[str, int]  # by device
+    dtypes: dict[str, int]  # parameter bytes by dtype
+    optimizers: tuple[Optimizer, ...] = ()
 
 
 @dataclass(frozen=True)
