@@ -4,149 +4,152 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Sequence
 from typing import Optional
 
 #: Each level's buckets are this many of the level below; so a window of any width needs few of them.
 FANOUT = 8
-#: A ring of the newest samples at full rate (27 minutes at 10 Hz), and as many buckets on each coarser level.
-CAPACITY = 16_384
+#: Newest samples at full rate (13 minutes at 10 Hz), and as many buckets on each coarser level: six levels hold
+#: 300 days at 10 Hz in at most 2 MB.
+CAPACITY = 8_192
 LEVELS = 6
+
+Range = tuple[int, int]
 
 
 class Series:
-    """One figure over time: a ring of samples plus min/max buckets on coarser levels.
+    """One figure over time: the newest samples, and min/max buckets of older ones on coarser levels.
 
     Times are monotonic nanoseconds, values bytes. `append` is O(1); `window` is O(columns).
+
+    A bucket of level k holds FANOUT**k consecutive samples. Level k's buckets, and on each finer level the newest few
+    that are not folded into the next one yet, hold every sample exactly once: `window` relies on that.
     """
 
     def __init__(self, capacity: int = CAPACITY, levels: int = LEVELS) -> None:
-        self.capacity = capacity
-        self._levels = [_Level(capacity) for _ in range(levels)]
+        self.capacity = max(capacity, FANOUT)
+        self._levels = [_Level(self.capacity) for _ in range(levels)]
         self.last_time_ns: Optional[int] = None
         self.last_value: Optional[int] = None
 
-    def append(self, time_ns: int, value: int) -> None:
-        """Adds a sample; one that is older than the newest is ignored (a history sent twice)."""
+    def append(self, time_ns: int, value: int, high: Optional[int] = None) -> None:
+        """Adds a sample; one that is not newer than the newest is ignored (a history sent twice).
+
+        `high` is the most the figure was since the previous sample, where something counted it (a peak counter).
+        """
         if self.last_time_ns is not None and time_ns <= self.last_time_ns:
             return
         self.last_time_ns, self.last_value = time_ns, value
-        low = high = value
-        start = end = time_ns
-        for level in self._levels:
-            level.push(start, end, low, high)
-            group = level.take_group()
-            if group is None:
+        bucket = (time_ns, time_ns, value, value if high is None or high < value else high)
+        for place, level in enumerate(self._levels):
+            level.push(bucket)
+            if place + 1 == len(self._levels) or level.open < FANOUT:
                 return
-            start, end, low, high = group
+            bucket = level.fold()
 
     def __len__(self) -> int:
-        return len(self._levels[0].times)
+        return len(self._levels[0].starts)
 
     @property
     def first_time_ns(self) -> Optional[int]:
         """When the oldest sample still held (on any level) was taken; None while empty."""
-        starts = [level.times[0] for level in self._levels if level.times]
+        starts = [level.starts[0] for level in self._levels if level.starts]
         return min(starts) if starts else None
 
-    def window(self, start_ns: int, end_ns: int, columns: int) -> list[Optional[tuple[int, int]]]:
+    def around(self, time_ns: int) -> tuple[Optional[Range], Optional[Range]]:
+        """(time, value) of the last sample at or before `time_ns` and of the first after it, of those at full rate."""
+        samples = self._levels[0]
+        place = bisect.bisect_right(samples.starts, time_ns)
+        before = (samples.starts[place - 1], samples.lows[place - 1]) if place else None
+        after = (samples.starts[place], samples.lows[place]) if place < len(samples.starts) else None
+        return before, after
+
+    def window(self, start_ns: int, end_ns: int, columns: int) -> list[Optional[Range]]:
         """(min, max) for each of `columns` equal pieces of [start, end), None where there is no sample.
 
-        Every sample inside the window is in the bucket of its column, so no spike is lost at any zoom.
+        Every sample inside the window is in the range of its column, so no spike is lost at any zoom. A range may
+        also hold samples of the neighbouring pieces, as far as one bucket reaches: zoomed out, that is less than
+        a column.
         """
-        width = max(1, end_ns - start_ns)
-        result: list[Optional[tuple[int, int]]] = [None] * columns
-        covered_from: Optional[int] = None
-        # The newest part comes from the finest level whose buckets are not narrower than needed; what that level has
-        # forgotten comes from the next.
-        step = width / max(1, columns)
-        for level in self._levels:
-            if not level.times:
-                continue
-            if level.mean_width_ns() * FANOUT <= step and level is not self._levels[-1] and level.full_groups():
-                continue
-            upto = end_ns if covered_from is None else covered_from
-            first = level.add_to(result, start_ns, upto, width, columns)
-            if first is not None and (covered_from is None or first < covered_from):
-                covered_from = first
-            if covered_from is not None and covered_from <= start_ns:
+        canvas = _Canvas(start_ns, end_ns, columns)
+        if end_ns <= start_ns or columns <= 0:
+            return canvas.ranges
+        finest = self._finest_affordable(start_ns, end_ns, 2 * FANOUT * columns)
+        # What is not folded into the chosen level yet: fewer than FANOUT buckets a level.
+        for level in self._levels[:finest]:
+            count = len(level.starts)
+            canvas.paint(level, range(count - level.open, count), end_ns)
+        # From there backwards in time: what a level has forgotten, the next coarser one still holds.
+        until = end_ns
+        for level in self._levels[finest:]:
+            if not level.starts:
                 break
-        self._add_tail(result, start_ns, end_ns, width, columns)
-        return result
+            canvas.paint(level, level.overlapping(start_ns, until), until)
+            until = min(until, level.starts[0])
+            if until <= start_ns:
+                break
+        return canvas.ranges
 
-    def _add_tail(
-        self, result: list[Optional[tuple[int, int]]], start_ns: int, end_ns: int, width: int, columns: int
-    ) -> None:
-        # Samples not yet folded into a coarser bucket are few: at most FANOUT a level.
-        for level in self._levels:
-            level.add_open(result, start_ns, end_ns, width, columns)
+    def _finest_affordable(self, start_ns: int, end_ns: int, most: int) -> int:
+        for place, level in enumerate(self._levels):
+            if len(level.overlapping(start_ns, end_ns)) <= most:
+                return place
+        return len(self._levels) - 1
 
 
 class _Level:
+    """Buckets in order of time; the newest `open` ones are not part of the next level yet."""
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.times: array[int] = array("q")
+        self.starts: array[int] = array("q")
         self.ends: array[int] = array("q")
         self.lows: array[int] = array("q")
         self.highs: array[int] = array("q")
-        self._open = 0  # newest buckets not yet folded into the level above
-        self._folded = 0
+        self.open = 0
 
-    def push(self, start: int, end: int, low: int, high: int) -> None:
-        self.times.append(start)
-        self.ends.append(end)
-        self.lows.append(low)
-        self.highs.append(high)
-        self._open += 1
-        if len(self.times) >= 2 * self.capacity:  # amortised: half is dropped at once
-            for column in (self.times, self.ends, self.lows, self.highs):
-                del column[: self.capacity]
+    def push(self, bucket: tuple[int, int, int, int]) -> None:
+        for column, value in zip((self.starts, self.ends, self.lows, self.highs), bucket):
+            column.append(value)
+        self.open += 1
+        spare = self.capacity // 4  # amortised: many are dropped at once, and only folded ones, for open <= FANOUT
+        if len(self.starts) > self.capacity + spare:
+            for column in (self.starts, self.ends, self.lows, self.highs):
+                del column[: len(column) - self.capacity]
 
-    def take_group(self) -> Optional[tuple[int, int, int, int]]:
-        if self._open < FANOUT:
-            return None
-        self._open = 0
-        self._folded += 1
-        newest: Sequence[int] = self.lows[-FANOUT:]
-        return self.times[-FANOUT], self.ends[-1], min(newest), max(self.highs[-FANOUT:])
+    def fold(self) -> tuple[int, int, int, int]:
+        """The bucket of the next level that the open ones make."""
+        count, self.open = self.open, 0
+        return self.starts[-count], self.ends[-1], min(self.lows[-count:]), max(self.highs[-count:])
 
-    def full_groups(self) -> bool:
-        return self._folded > 0
+    def overlapping(self, start_ns: int, end_ns: int) -> range:
+        """Indices of the buckets that have a part in [start, end)."""
+        return range(bisect.bisect_left(self.ends, start_ns), bisect.bisect_left(self.starts, end_ns))
 
-    def mean_width_ns(self) -> float:
-        return (self.ends[-1] - self.times[0]) / max(1, len(self.times))
 
-    def add_to(
-        self, result: list[Optional[tuple[int, int]]], start_ns: int, upto_ns: int, width: int, columns: int
-    ) -> Optional[int]:
-        """Adds the buckets that begin before `upto_ns`; the time of the oldest bucket held, or None."""
-        first = max(0, bisect.bisect_left(self.times, start_ns) - 1)
-        last = bisect.bisect_left(self.times, upto_ns)
-        self._fill(result, range(first, last), start_ns, width, columns)
-        return self.times[0] if self.times else None
+class _Canvas:
+    """The columns of a window while they are being filled."""
 
-    def add_open(
-        self, result: list[Optional[tuple[int, int]]], start_ns: int, end_ns: int, width: int, columns: int
-    ) -> None:
-        count = len(self.times)
-        self._fill(result, range(count - self._open, count), start_ns, width, columns, end_ns)
+    def __init__(self, start_ns: int, end_ns: int, columns: int) -> None:
+        self.start_ns, self.end_ns = start_ns, end_ns
+        self.width = max(1, end_ns - start_ns)
+        self.columns = columns
+        self.ranges: list[Optional[Range]] = [None] * max(0, columns)
 
-    def _fill(
-        self,
-        result: list[Optional[tuple[int, int]]],
-        indices: range,
-        start_ns: int,
-        width: int,
-        columns: int,
-        end_ns: Optional[int] = None,
-    ) -> None:
-        times, ends, lows, highs = self.times, self.ends, self.lows, self.highs
+    def paint(self, level: _Level, indices: range, until_ns: int) -> None:
+        """Adds buckets to the columns they reach, up to `until_ns`: what comes after is painted from a finer level."""
+        starts, ends, lows, highs, ranges = level.starts, level.ends, level.lows, level.highs, self.ranges
+        start_ns, width, columns = self.start_ns, self.width, self.columns
+        until_ns = min(until_ns, self.end_ns)
         for index in indices:
-            if ends[index] < start_ns or (end_ns is not None and times[index] >= end_ns):
+            first, last = starts[index], ends[index]
+            if last < start_ns or first >= until_ns:
                 continue
-            column = max(0, min(columns - 1, (times[index] - start_ns) * columns // width))
-            last = max(column, min(columns - 1, (ends[index] - start_ns) * columns // width))
+            first = max(first, start_ns) - start_ns
+            last = min(last, until_ns - 1) - start_ns
             low, high = lows[index], highs[index]
-            for place in range(column, last + 1):
-                held = result[place]
-                result[place] = (low, high) if held is None else (min(held[0], low), max(held[1], high))
+            for column in range(first * columns // width, last * columns // width + 1):
+                held = ranges[column]
+                if held is None:
+                    ranges[column] = (low, high)
+                elif low < held[0] or high > held[1]:
+                    ranges[column] = (min(held[0], low), max(held[1], high))

@@ -1,0 +1,39 @@
+"""What the first training step takes before its optimizer runs: all that can be known before the state appears."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from memtui.wire.frames import DeviceFrame, Frame
+
+
+class FirstStep:
+    """One device during the first step, up to the start of its optimizer. Bytes."""
+
+    def __init__(self) -> None:
+        self.base_bytes: Optional[int] = None  # allocated when its first forward began: what is there for good
+        self.allocated_bytes: Optional[int] = None  # newest before the optimizer: with the gradients, after backward
+        self.peak_bytes: Optional[int] = None  # highest before the optimizer
+        self.peak_exact = False
+        self.backward_ended = False  # else the peak may be still to come
+        self.optimizer_started = False
+
+    def add(self, frame: Frame, device: DeviceFrame) -> None:
+        """Takes in a frame of the first step; those after the optimizer's start change nothing."""
+        at_start = frame.boundary == "optimizer_start"
+        if device.allocated_bytes is None or self.optimizer_started:
+            return
+        if frame.phase == "optimizer" and not at_start:
+            self.optimizer_started = True  # its start was not sampled: the newest frame before it has to do
+            return
+        if frame.phase == "startup":
+            self.base_bytes = device.allocated_bytes
+            return
+        if self.base_bytes is None or (frame.boundary == "forward_start" and self.peak_bytes is None):
+            self.base_bytes = device.allocated_bytes
+        self.allocated_bytes = device.allocated_bytes
+        seen = [self.peak_bytes, device.allocated_bytes, device.step_peak_bytes]
+        self.peak_bytes = max(value for value in seen if value is not None)
+        self.peak_exact = device.step_peak_exact and device.step_peak_bytes == self.peak_bytes
+        self.backward_ended = self.backward_ended or at_start or frame.boundary == "backward_end"
+        self.optimizer_started = at_start

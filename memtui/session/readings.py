@@ -1,0 +1,72 @@
+"""What the viewer measures itself, beside the agent: the driver's figures and the host's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class OtherProcess:
+    """Another process that holds memory on a device; `bytes_held` is None where the driver does not say."""
+
+    pid: int
+    bytes_held: Optional[int]
+    name: str  # "python", "(zombie)", "(gone)", or "" where it cannot be seen
+
+
+@dataclass(frozen=True)
+class DeviceReading:
+    """One device as its driver sees it at one instant; what it would not tell is None and `reason` says why."""
+
+    uuid: str  # "GPU-…" or "MIG-…", as NVML writes it
+    time_ns: int
+    index: Optional[int] = None  # the driver's own, which is not torch's
+    name: str = ""
+    total_bytes: Optional[int] = None
+    used_bytes: Optional[int] = None
+    free_bytes: Optional[int] = None
+    driver_reserved_bytes: Optional[int] = None  # None with memory info v1, which counts it as used
+    process_bytes: Optional[int] = None  # the monitored process; None where it is not listed
+    others: Optional[tuple[OtherProcess, ...]] = None  # None where there is no list of processes at all
+    utilisation_percent: Optional[int] = None
+    power_milliwatts: Optional[int] = None
+    power_limit_milliwatts: Optional[int] = None
+    temperature_celsius: Optional[int] = None
+    reason: str = ""
+
+    def other_process_bytes(self) -> int | None:
+        """Bytes of all other processes; None where the list or one of its figures cannot be had."""
+        if self.others is None:
+            return None
+        held = [process.bytes_held for process in self.others]
+        known = [value for value in held if value is not None]
+        return sum(known) if len(known) == len(held) else None
+
+
+@dataclass(frozen=True)
+class DriverReading:
+    """All devices asked for, read one after the other; `reason` is why there are none."""
+
+    time_ns: int
+    devices: tuple[DeviceReading, ...] = ()
+    driver_version: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """The process and the machine as the operating system sees them."""
+
+    time_ns: int
+    alive: bool  # a zombie is not alive
+    rss_bytes: Optional[int] = None
+    cpu_percent: Optional[float] = None
+    name: str = ""
+    cmdline: tuple[str, ...] = ()
+    user: str = ""
+    created_s: Optional[float] = None  # wall clock
+    total_bytes: Optional[int] = None
+    available_bytes: Optional[int] = None
+    zombie: bool = False
+    reason: str = ""

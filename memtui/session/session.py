@@ -1,0 +1,348 @@
+"""Everything the viewer knows about one monitored process."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Literal, Optional
+
+from memtui.wire.frames import (
+    BlockSummary,
+    Bye,
+    Classification,
+    Device,
+    DeviceFrame,
+    Event,
+    Frame,
+    Hello,
+    Model,
+)
+
+from .firststep import FirstStep
+from .history import Series
+from .phases import PhaseHistory
+from .readings import DeviceReading, DriverReading, HostReading
+from .steps import Step, StepHistory, StepPeak
+
+#: Events kept; the agent keeps fewer.
+EVENTS_KEPT = 2_000
+
+#: What a series can be of.
+SERIES_KEYS = ("allocated_bytes", "reserved_bytes", "device_used_bytes", "process_bytes")
+
+#: A driver reading further than this from the allocator's samples cannot be set beside them.
+PAIRING_NS = 2_000_000_000
+
+Connection = Literal["none", "connected", "lost", "refused"]
+
+
+@dataclass(frozen=True)
+class End:
+    """How the process ended; what is not known is None."""
+
+    time_ns: int
+    exit_status: Optional[int] = None  # of the program; -N where signal N ended it
+    exception: Optional[str] = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A driver reading, and what the allocator had reserved at that instant.
+
+    `settled` says that `reserved_bytes` was the same just before and just after: only then is the difference between
+    the driver's figure and the allocator's to be trusted.
+    """
+
+    reading: DeviceReading
+    reserved_bytes: Optional[int]
+    settled: bool
+
+
+class Session:
+    """One process over time: fed by the sources, read by the analysis. Not thread-safe: one event loop owns it."""
+
+    def __init__(self, pid: Optional[int] = None) -> None:
+        self.pid = pid
+        self.revision = 0
+        self.hello: Optional[Hello] = None
+        self.model: Optional[Model] = None
+        self.frame: Optional[Frame] = None
+        self.frame_received_ns: Optional[int] = None
+        self.driver: Optional[DriverReading] = None
+        self.host: Optional[HostReading] = None
+        self.end: Optional[End] = None
+        self.connection: Connection = "none"
+        self.connection_text = ""
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.steps = StepHistory()
+        self.phases = PhaseHistory()
+        self.notices: dict[str, str] = {}  # by what gave them, so that each can take its own back
+        self.program = ""  # what was asked to run, until the agent or the host says what does run
+        self._records = True
+        self._series: dict[tuple[str, str], Series] = {}
+        self._device_frames: dict[str, DeviceFrame] = {}
+        self._blocks: dict[str, tuple[BlockSummary, int]] = {}
+        self._classifications: dict[str, tuple[Classification, int]] = {}
+        self._readings: dict[str, DeviceReading] = {}
+        self._paired: dict[str, Paired] = {}
+        self._first_steps: dict[str, FirstStep] = {}
+        self._extra_devices: dict[str, Device] = {}
+
+    # What the agent says
+
+    def apply(self, message: object, received_ns: int) -> None:
+        """Takes in a message of the agent; O(1) in the length of the history. Others are ignored."""
+        if isinstance(message, Frame):
+            self._apply_frame(message, received_ns)
+        elif isinstance(message, Event):
+            self._apply_event(message)
+        elif isinstance(message, Model):
+            self._apply_model(message)
+        elif isinstance(message, Hello):
+            self._apply_hello(message)
+        elif isinstance(message, Bye):
+            before = self.end or End(message.time_ns)
+            self.end = replace(
+                before, exception=message.exception or before.exception, text=message.text or before.text
+            )
+        else:
+            return
+        self.revision += 1
+
+    def _apply_hello(self, hello: Hello) -> None:
+        if self.hello is not None and (hello.pid, hello.started_ns) != (self.hello.pid, self.hello.started_ns):
+            self.frame = None  # an agent started afresh counts its frames from the beginning
+        self.hello = hello
+        if self.pid is None:
+            self.pid = hello.pid
+
+    def _apply_frame(self, frame: Frame, received_ns: int) -> None:
+        before = self.frame
+        if before is not None and frame.sequence <= before.sequence:
+            return  # part of a history that was sent again after a reconnection
+        for device in frame.devices:
+            self._apply_device_frame(frame, device)
+        if before is not None and frame.step > before.step:
+            self._apply_step(frame)
+        if self._records:
+            self.phases.append(frame.phase_since_ns, frame.phase, frame.time_ns)
+        self.frame, self.frame_received_ns = frame, received_ns
+
+    def _apply_device_frame(self, frame: Frame, device: DeviceFrame) -> None:
+        name = device.device
+        before = self._device_frames.get(name)
+        self._device_frames[name] = device
+        self._record(name, "allocated_bytes", frame.time_ns, device.allocated_bytes, _peak_between(before, device))
+        self._record(name, "reserved_bytes", frame.time_ns, device.reserved_bytes)
+        if device.rss_bytes is not None:
+            self._record(name, "device_used_bytes", frame.time_ns, device.rss_bytes)
+            self._record(name, "process_bytes", frame.time_ns, device.rss_bytes)
+        if device.blocks is not None:
+            self._blocks[name] = (device.blocks, frame.time_ns - device.blocks.age_ns)
+        if device.classification is not None:
+            measured_ns = frame.time_ns - device.classification.age_ns
+            self._classifications[name] = (device.classification, measured_ns)
+            if device.classification.categories.get("optimizer_state", 0) > 0:
+                self.steps.optimizer_state_since(measured_ns)
+        if self.steps.first is None and self.steps.state_since_ns is None:
+            self._first_steps.setdefault(name, FirstStep()).add(frame, device)
+
+    def _apply_step(self, frame: Frame) -> None:
+        end_ns = frame.time_ns if frame.step_since_ns is None else frame.step_since_ns
+        peaks = [
+            StepPeak(
+                device.device,
+                frame.step,
+                device.last_step_peak_bytes,
+                device.last_step_peak_exact,
+                device.last_step_peak_phase,
+            )
+            for device in frame.devices
+            if device.last_step_peak_bytes is not None
+        ]
+        self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
+
+    def _apply_event(self, event: Event) -> None:
+        # After a reconnection the agent sends its events again.
+        for held in reversed(self.events):
+            if held.time_ns < event.time_ns:
+                break
+            if held == event:
+                return
+        self.events.append(event)
+        if event.name == "optimizer_state_appeared":
+            self.steps.optimizer_state_since(event.time_ns)
+
+    def _apply_model(self, model: Model) -> None:
+        if self.model is not None and model.time_ns < self.model.time_ns:
+            return
+        self.model = model
+        if any(sum((optimizer.state_bytes or {}).values()) for optimizer in model.optimizers):
+            self.steps.optimizer_state_since(model.time_ns)
+
+    # What the viewer measures itself
+
+    def apply_driver(self, reading: DriverReading) -> None:
+        """Takes in what the driver says of the devices."""
+        self.driver = reading
+        for device in reading.devices:
+            name = self._name_of(device)
+            before = self.paired(name)
+            if before is not None and before.settled:
+                self._paired[name] = before
+            self._readings[name] = device
+            self._record(name, "device_used_bytes", device.time_ns, device.used_bytes)
+            self._record(name, "process_bytes", device.time_ns, device.process_bytes)
+        self.revision += 1
+
+    def apply_host(self, reading: HostReading) -> None:
+        """Takes in what the operating system says of the process and the machine."""
+        self.host = reading
+        told = self._device_frames.get("host")
+        if told is None or told.rss_bytes is None:  # else the agent's own figure, of the same instant as its others
+            self._record("host", "device_used_bytes", reading.time_ns, reading.rss_bytes)
+            self._record("host", "process_bytes", reading.time_ns, reading.rss_bytes)
+        self.revision += 1
+
+    def set_connection(self, connection: Connection, text: str = "") -> None:
+        """Says how the agent can be reached, and why it cannot."""
+        if (connection, text) != (self.connection, self.connection_text):
+            self.connection, self.connection_text = connection, text
+            self.revision += 1
+
+    def notice(self, source: str, text: str = "") -> None:
+        """Puts a line for the user on the screen, or takes the one of `source` away."""
+        if text:
+            self.notices[source] = text
+        else:
+            self.notices.pop(source, None)
+        self.revision += 1
+
+    def ended(self, time_ns: int, exit_status: Optional[int] = None, text: str = "") -> None:
+        """Says that the process is gone; what is known of its end already is kept."""
+        before = self.end or End(time_ns)
+        status = before.exit_status if exit_status is None else exit_status
+        self.end = replace(before, exit_status=status, text=before.text or text)
+        self.revision += 1
+
+    # What is known
+
+    def series(self, device: str, key: str) -> Optional[Series]:
+        """The history of one figure (SERIES_KEYS) of a device; None where there is none."""
+        return self._series.get((device, key))
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices the process uses: as the agent names them, else those whose driver lists the process."""
+        told = {device.device: device for device in (self.hello.devices if self.hello else ())}
+        for name in self._device_frames:
+            if name not in told:
+                told[name] = Device(name, name.partition(":")[0], "", "caching allocator" if ":" in name else "host")
+        if told:
+            return tuple(told.values())
+        listed = [name for name, reading in self._readings.items() if reading.process_bytes is not None]
+        return tuple(self._extra_devices[name] for name in listed) or (Device("host", "host", "", "rss"),)
+
+    def default_device(self) -> str:
+        """The device to show first: the one with most memory reserved, a GPU before the host."""
+
+        def weight(device: Device) -> tuple[bool, int]:
+            frame = self._device_frames.get(device.device)
+            held = None if frame is None else frame.reserved_bytes
+            return device.kind != "host", held or 0
+
+        return max(self.devices, key=weight).device
+
+    def device(self, name: str) -> Optional[Device]:
+        """What is known of the device itself."""
+        return next((device for device in self.devices if device.device == name), None)
+
+    def device_frame(self, name: str) -> Optional[DeviceFrame]:
+        """The newest figures of the agent for a device."""
+        return self._device_frames.get(name)
+
+    def blocks(self, name: str) -> Optional[tuple[BlockSummary, int]]:
+        """The newest look at the allocator's blocks, and when it was measured."""
+        return self._blocks.get(name)
+
+    def classification(self, name: str) -> Optional[tuple[Classification, int]]:
+        """The newest categories, and when they were measured."""
+        return self._classifications.get(name)
+
+    def first_step(self, name: str) -> Optional[FirstStep]:
+        """What the first step took before its optimizer ran; None where nobody watched it."""
+        return self._first_steps.get(name)
+
+    def reading(self, name: str) -> Optional[DeviceReading]:
+        """The driver's newest figures for a device."""
+        return self._readings.get(name)
+
+    def paired(self, name: str) -> Optional[Paired]:
+        """The newest driver reading beside the allocator's figure of that instant; the settled one if there is one."""
+        reading = self._readings.get(name)
+        if reading is None:
+            return None
+        pair = self._pair(name, reading)
+        if not pair.settled and name in self._paired:
+            return self._paired[name]
+        return pair
+
+    def _pair(self, name: str, reading: DeviceReading) -> Paired:
+        series = self._series.get((name, "reserved_bytes"))
+        before, after = (None, None) if series is None else series.around(reading.time_ns)
+        near = [sample for sample in (before, after) if sample and abs(sample[0] - reading.time_ns) <= PAIRING_NS]
+        if not near:
+            return Paired(reading, None, False)
+        return Paired(reading, near[0][1], len(near) == 2 and near[0][1] == near[1][1])
+
+    def snapshot(self) -> Session:
+        """A copy that goes on independently but shares the series, and adds nothing to them: for going back in time."""
+        twin = copy.copy(self)
+        twin._records = False
+        twin.events = self.events.copy()
+        twin.steps = self.steps.snapshot()
+        twin.notices = dict(self.notices)
+        twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
+        for table in ("_device_frames", "_blocks", "_classifications", "_readings", "_paired", "_extra_devices"):
+            setattr(twin, table, dict(getattr(self, table)))
+        return twin
+
+    # Helpers
+
+    def _record(self, device: str, key: str, time_ns: int, value: Optional[int], high: Optional[int] = None) -> None:
+        if value is None or not self._records:
+            return
+        series = self._series.get((device, key))
+        if series is None:
+            series = self._series[device, key] = Series()
+        series.append(time_ns, value, high)
+
+    def _name_of(self, reading: DeviceReading) -> str:
+        """torch's name for a device of the driver, by UUID: the two count them differently."""
+        wanted = bare_uuid(reading.uuid)
+        for device in self.hello.devices if self.hello else ():
+            if device.uuid is not None and bare_uuid(device.uuid) == wanted:
+                return device.device
+        name = f"gpu:{reading.index}" if reading.index is not None else reading.uuid
+        self._extra_devices[name] = Device(
+            name, "cuda", reading.name, "driver", uuid=reading.uuid, total_bytes=reading.total_bytes
+        )
+        return name
+
+
+def bare_uuid(uuid: str) -> str:
+    """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _peak_between(before: Optional[DeviceFrame], now: DeviceFrame) -> Optional[int]:
+    """The most that was allocated since the previous frame, where the peak counter tells.
+
+    Whenever that counter changed, its new value was reached in between: by rising, or after a reset. Where it did not
+    change, all that is known is that nothing went above it.
+    """
+    if before is None or now.allocated_peak_bytes is None or before.allocated_peak_bytes is None:
+        return None
+    return now.allocated_peak_bytes if now.allocated_peak_bytes != before.allocated_peak_bytes else None
