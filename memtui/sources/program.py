@@ -113,6 +113,8 @@ class Hello:
     supervisor_pid: int
     history_start: int
     history_end: int
+    #: The program has ended: its status follows the output it wrote itself.
+    exited: bool
 
 
 def read_hello(kind: int, payload: bytes) -> Hello:
@@ -126,8 +128,12 @@ def read_hello(kind: int, payload: bytes) -> Hello:
                 f"the program was started by another memtui (protocol {fields.get('version')}, "
                 f"this one speaks {messages.VERSION}): use that one"
             )
-        numbers = (messages.integer(fields, name, 0, 1 << 62) for name in Hello.__annotations__)
-        return Hello(*numbers)
+        return Hello(
+            supervisor_pid=messages.integer(fields, "supervisor_pid", 1, 1 << 31),
+            history_start=messages.integer(fields, "history_start", 0, 1 << 62),
+            history_end=messages.integer(fields, "history_end", 0, 1 << 62),
+            exited=fields.get("exited") is True,
+        )
     except messages.MessageError as error:
         raise ProtocolMismatch(f"what listens there is not a memtui supervisor: {error}") from error
 

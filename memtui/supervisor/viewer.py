@@ -56,6 +56,7 @@ class Viewer:
             supervisor_pid=os.getpid(),
             history_start=ring.start,
             history_end=ring.end,
+            exited=self.story.exit is not None,
         )
         self._outgoing += self.story.start
         if self.story.stopped:
