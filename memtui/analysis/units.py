@@ -10,7 +10,8 @@ _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 def unit_of(value: int) -> str:
     """The IEC unit in which `value` bytes has one to four digits before the point."""
-    size, index = abs(value), 0
+    size: float = abs(value)
+    index = 0
     # 1023.96 KiB would print as 1024.0 KiB: the next unit starts where rounding would reach it.
     while index + 1 < len(_STEPS) and size >= (1024 if index == 0 else 1023.95):
         size, index = size / 1024, index + 1

@@ -11,6 +11,7 @@ class FirstStep:
     """One device during the first step, up to the start of its optimizer. Bytes."""
 
     def __init__(self) -> None:
+        self.step: Optional[int] = None  # steps completed when it was first seen: 0 where its beginning was
         self.base_bytes: Optional[int] = None  # allocated when its first forward began: what is there for good
         self.allocated_bytes: Optional[int] = None  # newest before the optimizer: with the gradients, after backward
         self.peak_bytes: Optional[int] = None  # highest before the optimizer
@@ -22,6 +23,10 @@ class FirstStep:
         """Takes in a frame of the first step; those after the optimizer's start change nothing."""
         at_start = frame.boundary == "optimizer_start"
         if device.allocated_bytes is None or self.optimizer_started:
+            return
+        self.step = frame.step if self.step is None else self.step
+        if frame.step != self.step:
+            self.optimizer_started = True  # it is over, and nothing was sampled in its optimizer
             return
         if frame.phase == "optimizer" and not at_start:
             self.optimizer_started = True  # its start was not sampled: the newest frame before it has to do

@@ -28,11 +28,19 @@ from .steps import Step, StepHistory, StepPeak
 #: Events kept; the agent keeps fewer.
 EVENTS_KEPT = 2_000
 
+#: Measured categories kept, the newest.
+LOOKS_KEPT = 512
+#: The same classification in two frames has the same instant but for rounding.
+SAME_LOOK_NS = 1_000_000
+
 #: What a series can be of.
 SERIES_KEYS = ("allocated_bytes", "reserved_bytes", "device_used_bytes", "process_bytes")
 
 #: A driver reading further than this from the allocator's samples cannot be set beside them.
 PAIRING_NS = 2_000_000_000
+
+#: A settled pair is preferred to newer ones for so long.
+SETTLED_FOR_NS = 10_000_000_000
 
 Connection = Literal["none", "connected", "lost", "refused"]
 
@@ -85,6 +93,7 @@ class Session:
         self._device_frames: dict[str, DeviceFrame] = {}
         self._blocks: dict[str, tuple[BlockSummary, int]] = {}
         self._classifications: dict[str, tuple[Classification, int]] = {}
+        self._looks: dict[str, deque[tuple[Classification, int]]] = {}
         self._readings: dict[str, DeviceReading] = {}
         self._paired: dict[str, Paired] = {}
         self._first_steps: dict[str, FirstStep] = {}
@@ -144,6 +153,9 @@ class Session:
         if device.classification is not None:
             measured_ns = frame.time_ns - device.classification.age_ns
             self._classifications[name] = (device.classification, measured_ns)
+            looks = self._looks.setdefault(name, deque(maxlen=LOOKS_KEPT))
+            if not looks or measured_ns > looks[-1][1] + SAME_LOOK_NS:
+                looks.append((device.classification, measured_ns))
             if device.classification.categories.get("optimizer_state", 0) > 0:
                 self.steps.optimizer_state_since(measured_ns)
         if self.steps.first is None and self.steps.state_since_ns is None:
@@ -271,6 +283,10 @@ class Session:
         """The newest categories, and when they were measured."""
         return self._classifications.get(name)
 
+    def looks(self, name: str) -> tuple[tuple[Classification, int], ...]:
+        """The last measured categories with their instants, oldest first."""
+        return tuple(self._looks.get(name, ()))
+
     def first_step(self, name: str) -> Optional[FirstStep]:
         """What the first step took before its optimizer ran; None where nobody watched it."""
         return self._first_steps.get(name)
@@ -285,9 +301,10 @@ class Session:
         if reading is None:
             return None
         pair = self._pair(name, reading)
-        if not pair.settled and name in self._paired:
-            return self._paired[name]
-        return pair
+        older = self._paired.get(name)
+        if pair.settled or older is None or reading.used_bytes is None:
+            return pair
+        return older if reading.time_ns - older.reading.time_ns < SETTLED_FOR_NS else pair
 
     def _pair(self, name: str, reading: DeviceReading) -> Paired:
         series = self._series.get((name, "reserved_bytes"))
@@ -304,6 +321,7 @@ class Session:
         twin.events = self.events.copy()
         twin.steps = self.steps.snapshot()
         twin.notices = dict(self.notices)
+        twin._looks = {name: looks.copy() for name, looks in self._looks.items()}
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         for table in ("_device_frames", "_blocks", "_classifications", "_readings", "_paired", "_extra_devices"):
             setattr(twin, table, dict(getattr(self, table)))

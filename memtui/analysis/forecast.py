@@ -1,0 +1,211 @@
+"""The peak that is still to come: persistent state that will appear, and the highest step seen.
+
+A first, honest forecast. It knows nothing of longer batches, checkpoints or validation; the lines say what it rests on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from memtui.session.firststep import FirstStep
+from memtui.session.session import Session
+from memtui.session.steps import StepPeak
+from memtui.wire.frames import Optimizer
+
+from . import units
+from .ladder import Ladder
+from .optimizers import missing_state_bytes, temporary_bytes
+from .text import clean
+from .view import Kind
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The predicted peak of live tensors, and what the device needs for it. Bytes; None is unknown.
+
+    `device_bytes` adds to it everything on the device that is not this allocator's: context and libraries, other
+    processes, what the driver keeps. `headroom_bytes` is what that leaves of the total.
+    """
+
+    allocated_bytes: Optional[int] = None
+    kind: Kind = "unknown"
+    device_bytes: Optional[int] = None
+    headroom_bytes: Optional[int] = None
+    basis: str = ""
+    first_step_bytes: Optional[int] = None  # the first step's own peak, predicted before its optimizer ran
+    first_step_actual: Optional[StepPeak] = None
+    unpredictable: tuple[str, ...] = ()  # optimizer classes whose state cannot be told before it is there
+
+
+@dataclass(frozen=True)
+class _State:
+    """Optimizer state that is still to appear on one device."""
+
+    missing_bytes: int
+    temporaries_bytes: int
+    unpredictable: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
+    """The forecast for `device`."""
+    state = _still_to_come(session, device)
+    predicted = _predicted(session, device, state)
+    first, actual = _first_step(session, device, state)
+    device_bytes = headroom = None
+    # Everything on the device that is not the allocator's stays as it is; free blocks of the allocator are no part of
+    # the need, for before torch gives up it releases every whole free segment and tries again. So a reserved figure
+    # near the total says nothing by itself. What it cannot release are holes pinned in segments: they are judged in
+    # the verdict, not added here, since at the peak they are partly in use.
+    if predicted.allocated_bytes is not None and ladder.total_bytes is not None and ladder.free_bytes is not None:
+        held = ladder.allocated_bytes if ladder.is_host else ladder.reserved_bytes
+        outside = ladder.total_bytes - ladder.free_bytes - (held or 0)
+        device_bytes = predicted.allocated_bytes + outside
+        headroom = ladder.total_bytes - device_bytes
+    return Forecast(
+        predicted.allocated_bytes,
+        predicted.kind,
+        device_bytes,
+        headroom,
+        predicted.basis,
+        first,
+        actual,
+        state.unpredictable,
+    )
+
+
+def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
+    """The forecast in words, each line one fact."""
+    lines = []
+    if forecast.allocated_bytes is None:
+        lines.append(forecast.basis)
+    else:
+        bound = "≥ " if forecast.kind == "lower_bound" else ""
+        lines.append(f"peak allocated {bound}{units.size(forecast.allocated_bytes)} predicted: {forecast.basis}")
+        if forecast.device_bytes is not None:
+            outside = forecast.device_bytes - forecast.allocated_bytes
+            lines.append(
+                f"with {units.size(outside)} outside the allocator the device needs "
+                f"{bound}{units.size(forecast.device_bytes)} of {units.size(ladder.total_bytes)}"
+            )
+    actual = forecast.first_step_actual
+    if forecast.first_step_bytes is not None:
+        line = f"first step {units.size(forecast.first_step_bytes)} predicted before its optimizer ran"
+        if actual is not None:
+            bound = "" if actual.exact else "≥ "
+            error = 100 * (forecast.first_step_bytes - actual.bytes_held) / max(1, actual.bytes_held)
+            line += f", {bound}{units.size(actual.bytes_held)} actual ({error:+.1f} %)"
+        lines.append(line)
+    for name in forecast.unpredictable:
+        lines.append(f"no prediction for the state of {clean(name, 60)}: its size cannot be told from its class")
+    return tuple(lines)
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    allocated_bytes: Optional[int]
+    kind: Kind
+    basis: str
+
+
+def _still_to_come(session: Session, device: str) -> _State:
+    optimizers: tuple[Optimizer, ...] = () if session.model is None else session.model.optimizers
+    missing = temporaries = 0
+    unpredictable, names = [], []
+    for optimizer in optimizers:
+        size = missing_state_bytes(optimizer, device)
+        if size is None:
+            unpredictable.append(optimizer.name)
+        elif size:
+            missing += size
+            names.append(optimizer.name)
+        temporaries = max(temporaries, temporary_bytes(optimizer, device))
+    return _State(missing, temporaries, tuple(unpredictable), tuple(names))
+
+
+def _predicted(session: Session, device: str, state: _State) -> _Prediction:
+    frame = session.device_frame(device)
+    if frame is None or frame.allocated_bytes is None:
+        return _Prediction(None, "unknown", "the allocator's figures are not known")
+    under_way = max(frame.allocated_bytes, frame.step_peak_bytes or 0)
+    steady, highest = session.steps.steady(device), session.steps.highest(device)
+    if steady is not None:
+        return _from_steps(steady, under_way, state)
+    if session.steps.state_since_ns is None and highest is not None:
+        # Whole steps without any state: an optimizer that keeps none, or one that has not stepped yet.
+        return _from_steps(highest, under_way, state)
+    under_way = max(under_way, 0 if highest is None else highest.bytes_held)
+    first = session.first_step(device)
+    if first is not None and first.allocated_bytes is not None and first.peak_bytes is not None:
+        return _from_first_step(session, device, first, under_way, state)
+    if session.frame is not None and session.frame.phase == "startup":
+        return _Prediction(None, "unknown", "nothing to go by before the first step")
+    return _Prediction(under_way, "lower_bound", "what was seen so far; no whole step yet")
+
+
+def _from_steps(highest: StepPeak, under_way: int, state: _State) -> _Prediction:
+    peak = max(highest.bytes_held, under_way)
+    told = peak > highest.bytes_held or highest.exact
+    kind: Kind = "predicted" if told and not state.unpredictable else "lower_bound"
+    basis = f"highest step so far ({_where(highest)})" if peak == highest.bytes_held else "the step under way"
+    return _Prediction(peak + state.missing_bytes, kind, basis + _to_come(state))
+
+
+def _from_first_step(session: Session, device: str, first: FirstStep, seen: int, state: _State) -> _Prediction:
+    assert first.allocated_bytes is not None
+    assert first.peak_bytes is not None
+    if session.model is None or not session.model.optimizers:
+        return _Prediction(max(first.peak_bytes, seen), "lower_bound", "the first step so far; no optimizer seen")
+    measured = _measured_state(session, device) or 0
+    persistent = measured + state.missing_bytes
+    # From the second step on, the same forward and backward stand on top of the state …
+    on_top = first.peak_bytes + persistent
+    # … and the optimizer's own step needs its temporaries on top of gradients and state.
+    at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
+    # Before the end of the first backward more may be to come.
+    kind: Kind = "predicted" if first.backward_ended and not state.unpredictable else "lower_bound"
+    known = f" + {units.size(measured)} measured optimizer state" if measured else ""
+    return _Prediction(max(on_top, at_optimizer, seen), kind, f"first forward and backward{known}{_to_come(state)}")
+
+
+def _to_come(state: _State) -> str:
+    if not state.missing_bytes:
+        return ""
+    return f" + {units.size(state.missing_bytes)} state of {clean(', '.join(state.names), 60)} still to appear"
+
+
+def _first_step(session: Session, device: str, state: _State) -> tuple[Optional[int], Optional[StepPeak]]:
+    """The first step's own peak as it was predicted at the start of its optimizer, and what it was."""
+    first = session.first_step(device)
+    model = session.model
+    if first is None or first.step != 0 or model is None or not model.optimizers or not first.backward_ended:
+        return None, None
+    if first.allocated_bytes is None or first.peak_bytes is None:
+        return None, None
+    # From the table alone, also now that the state can be measured: a prediction is scored as it was made.
+    made = [_predicted_state(optimizer, device) for optimizer in model.optimizers]
+    if any(size is None for size in made):
+        return None, None
+    total = sum(size or 0 for size in made)
+    predicted = max(first.peak_bytes, first.allocated_bytes + total + state.temporaries_bytes)
+    return predicted, None if session.steps.first is None else session.steps.first.peak(device)
+
+
+def _predicted_state(optimizer: Optimizer, device: str) -> Optional[int]:
+    unstepped = Optimizer(
+        optimizer.name, optimizer.options, optimizer.trainable_bytes, optimizer.trainable_parameters, None, 0
+    )
+    return missing_state_bytes(unstepped, device)
+
+
+def _measured_state(session: Session, device: str) -> Optional[int]:
+    if session.model is None:
+        return None
+    held = [optimizer.state_bytes for optimizer in session.model.optimizers if optimizer.state_bytes is not None]
+    return sum(state.get(device, 0) for state in held) if held else None
+
+
+def _where(peak: StepPeak) -> str:
+    bound = "" if peak.exact else ", at least"
+    return f"step {peak.step:,}{bound}"

@@ -1,0 +1,90 @@
+"""Where the program is, whether it lives, and whether anybody hears from it."""
+
+from __future__ import annotations
+
+from typing import Literal, Optional
+
+from memtui.session.session import Session
+
+from . import units
+from .policy import Policy
+from .text import clean
+from .verdict import end_text
+from .view import Level
+
+State = Literal["starting", "live", "paused", "silent", "lost", "ended"]
+
+
+def state_of(session: Session, now_ns: int, policy: Policy) -> tuple[State, str]:
+    """The state and the reason for it, in words."""
+    if session.end is not None:
+        return "ended", end_text(session.end)
+    age = frame_age_ns(session, now_ns)
+    if session.connection == "lost" and session.hello is not None:
+        return "lost", clean(session.connection_text or "the agent does not answer; the process lives", 300)
+    if age is None or session.connection == "refused":
+        text = session.connection_text
+        if session.host is not None or session.driver is not None:
+            return "live", clean(text or "no PyTorch figures from this process", 300)
+        return "starting", clean(text or "waiting for the program", 300)
+    if age > policy.silent_after_ns:
+        phase = session.frame.phase if session.frame is not None else ""
+        return (
+            "silent",
+            f"no frame for {units.duration(age)}: stopped, or inside a long call that holds Python ({phase})",
+        )
+    return "live", ""
+
+
+def frame_age_ns(session: Session, now_ns: int) -> Optional[int]:
+    """How old the newest frame is; never negative, None before the first."""
+    return None if session.frame is None else max(0, now_ns - session.frame.time_ns)
+
+
+def place_of(session: Session) -> str:
+    """ "step 1,204 · 20.4 s · backward": the step under way, how long the last one took, the phase."""
+    frame = session.frame
+    if frame is None:
+        return ""
+    parts = [f"step {frame.step:,}"]
+    if frame.last_step_ns is not None:
+        parts.append(units.duration(frame.last_step_ns))
+    return " · ".join([*parts, frame.phase])
+
+
+def hardware_line(session: Session, device: str) -> str:
+    """Utilisation, power and temperature, or the processor's share on the host; what is unknown is –."""
+    known = session.device(device)
+    if known is not None and known.kind == "host":
+        cpu = None if session.host is None else session.host.cpu_percent
+        return f"CPU {units.UNKNOWN if cpu is None else f'{cpu:.0f} %'}"
+    reading = session.reading(device)
+    if reading is None:
+        return ""
+    busy = "–" if reading.utilisation_percent is None else f"{reading.utilisation_percent} %"
+    power = "–" if reading.power_milliwatts is None else f"{reading.power_milliwatts / 1000:.0f}"
+    limit = "" if reading.power_limit_milliwatts is None else f" of {reading.power_limit_milliwatts / 1000:.0f}"
+    heat = "–" if reading.temperature_celsius is None else f"{reading.temperature_celsius} °C"
+    return f"busy {busy} · {power}{limit} W · {heat}"
+
+
+def notices_of(session: Session, device: str, notes: tuple[str, ...]) -> tuple[str, ...]:
+    """What the user should know about the figures themselves."""
+    lines = []
+    known = session.device(device)
+    if known is not None and known.untested:
+        lines.append(f"{known.kind} figures are untested: the project never ran on such hardware")
+    if session.connection == "refused":
+        lines.append(session.connection_text)
+    lines += session.hello.notices if session.hello is not None else ()
+    lines += notes
+    lines += session.notices.values()
+    if session.frame is not None and session.frame.lost_frames:
+        lines.append(f"{session.frame.lost_frames:,} frames lost: this viewer was too slow to take them")
+    return tuple(dict.fromkeys(clean(line, 300) for line in lines if line))
+
+
+def level_of(state: State) -> Level:
+    """How alarming a state is."""
+    levels: dict[State, Level] = {"live": "good", "lost": "warning", "silent": "warning"}
+    return levels.get(state, "unknown")

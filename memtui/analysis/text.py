@@ -1,0 +1,46 @@
+"""Text that comes from the monitored process or its machine, made harmless and short."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+#: Terminal sequences: CSI, OSC and other strings, two-character escapes. A lone ESC goes with the control characters.
+_SEQUENCES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
+)
+#: Marks that reorder what follows: an argument could make the line around it read as something else.
+_REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_WIDEST = 4_096
+
+
+def clean(text: str, limit: int = _WIDEST) -> str:
+    """`text` in one line without anything a terminal acts on, at most `limit` characters.
+
+    Terminal sequences and marks that reorder text go; control characters, line ends, private and unassigned ones
+    become "�" or a space. Markup is not escaped: that is the business of who draws it.
+    """
+    text = _REORDERING.sub("", _SEQUENCES.sub("", text[: 4 * limit]))
+    text = "".join(map(_harmless, text))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _harmless(character: str) -> str:
+    if character in "\t\n\r\v\f\x85\u2028\u2029":
+        return " "
+    category = unicodedata.category(character)
+    if category in {"Cc", "Cs", "Co", "Cn"}:
+        return "�"
+    return "" if category == "Cf" else character
+
+
+def command(argv: Iterable[str], limit: int = 200) -> str:
+    """A command line for people: cleaned words, an interpreter in front left out, the script without its folder."""
+    words = [clean(word, limit) for word in argv]
+    if len(words) > 1 and re.fullmatch(r"(.*/)?(python|pypy)[\d.]*t?", words[0]):
+        words = words[1:]
+    if words and "/" in words[0]:
+        words[0] = words[0].rstrip("/").rpartition("/")[2]
+    line = " ".join(word if word else "''" for word in words)
+    return line if len(line) <= limit else line[: limit - 1] + "…"

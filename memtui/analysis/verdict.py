@@ -1,0 +1,134 @@
+"""The answer of the top line: will it fit, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from memtui.session.session import End, Session
+
+from . import units
+from .events import event_text, latest_oom
+from .forecast import Forecast
+from .fragmentation import Holes
+from .ladder import Ladder
+from .policy import Policy
+from .text import clean
+from .view import Level, Verdict
+
+
+def build_verdict(
+    session: Session, device: str, ladder: Ladder, forecast: Forecast, holes: Holes, now_ns: int, policy: Policy
+) -> Verdict:
+    """The verdict on `device`: how it ended, what went wrong, or whether the predicted peak fits."""
+    level, text = _judge(session, device, ladder, forecast, holes, now_ns, policy)
+    return Verdict(level, text, peak_text(session, device))
+
+
+def _judge(
+    session: Session, device: str, ladder: Ladder, forecast: Forecast, holes: Holes, now_ns: int, policy: Policy
+) -> tuple[Level, str]:
+    oom = latest_oom(session, device)
+    if session.end is not None:
+        if oom is not None and not _succeeded(session.end):
+            return "bad", event_text(oom, session.model).replace("out of memory", "OUT OF MEMORY", 1)
+        return _ended(session.end)
+    if oom is not None and now_ns - oom.time_ns < policy.recent_ns:
+        # It lives on: the program caught the error.
+        return "bad", event_text(oom, session.model) + "; the program goes on"
+    if session.device_frame(device) is None:
+        return _without_agent(session, ladder)
+    level, text = _fit(ladder, forecast, holes, policy)
+    retries = [
+        event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
+    ]
+    if retries and level == "good":
+        return (
+            "warning",
+            f"{text} · {len(retries)} allocation retries in the last minute: the device is full now and then",
+        )
+    return level, text
+
+
+def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tuple[Level, str]:
+    bound = "≥ " if forecast.kind == "lower_bound" else ""
+    if forecast.allocated_bytes is None:
+        return "unknown", f"will it fit? {forecast.basis}"
+    if ladder.total_bytes is None:
+        peak = units.size(forecast.allocated_bytes)
+        return "unknown", f"predicted peak allocated {bound}{peak}; the capacity is not known"
+    if forecast.device_bytes is not None and forecast.headroom_bytes is not None:
+        peak = f"predicted peak {bound}{of(forecast.device_bytes, ladder.total_bytes)}"
+        return _margin(forecast.headroom_bytes, ladder.total_bytes, peak, forecast, holes, policy)
+    peak = f"predicted peak allocated {bound}{of(forecast.allocated_bytes, ladder.total_bytes)}"
+    if forecast.allocated_bytes > ladder.total_bytes:
+        return "bad", f"does not fit: {peak}"
+    return "unknown", f"{peak}; what else is on the device is not known"
+
+
+def _margin(
+    headroom: int, total: int, peak: str, forecast: Forecast, holes: Holes, policy: Policy
+) -> tuple[Level, str]:
+    if headroom < 0:
+        return "bad", f"does not fit, short by {units.size(-headroom)}: {peak}"
+    if headroom < holes.pinned_bytes and holes.pinned_bytes > policy.holes_share * total:
+        # The holes may be of no use to the request that makes the peak: then as much again is needed from the driver.
+        return "warning", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}"
+    spare = f"{100 * headroom / total:.0f} % to spare"
+    if headroom < policy.tight_share * total:
+        return "warning", f"tight, {spare}: {peak}"
+    if forecast.kind == "lower_bound":
+        return "unknown", f"fits so far, {spare}: {peak}, {forecast.basis}"
+    return "good", f"fits, {spare}: {peak}"
+
+
+def _without_agent(session: Session, ladder: Ladder) -> tuple[Level, str]:
+    held = ladder.process_bytes
+    if held is None:
+        return "unknown", "no figures of this process yet"
+    figure = of(held, ladder.total_bytes) if ladder.total_bytes else units.size(held)
+    what = "resident memory" if ladder.is_host else "device memory"
+    return "unknown", f"{what} of the process {figure}; no PyTorch figures, so no forecast"
+
+
+def _ended(end: End) -> tuple[Level, str]:
+    if _succeeded(end):
+        return "good", "finished"
+    return "bad", end_text(end)
+
+
+def end_text(end: End) -> str:
+    """How the process ended: its exception, its status, or that this is not known."""
+    cause = clean(": ".join(part for part in (end.exception or "", end.text) if part), 300)
+    if end.exit_status is None:
+        return f"ended: {cause}" if cause else "ended; its exit status is not known"
+    signalled = end.exit_status < 0
+    status = f"killed by signal {-end.exit_status}" if signalled else f"exited with status {end.exit_status}"
+    return f"{status}: {cause}" if cause else status
+
+
+def _succeeded(end: End) -> bool:
+    return end.exit_status == 0 or (end.exit_status is None and end.exception is None and not end.text)
+
+
+def peak_text(session: Session, device: str) -> str:
+    """The highest allocated so far, of what and since when: a step's where it is known, else of the whole run."""
+    frame = session.device_frame(device)
+    if frame is None:
+        return ""
+    step = session.steps.highest(device)
+    run = frame.allocated_peak_bytes
+    if step is not None and (run is None or step.bytes_held >= run):
+        place = f" in {step.phase}" if step.phase else ""
+        return f"peak allocated {'' if step.exact else '≥ '}{units.size(step.bytes_held)}{place}, step {step.step:,}"
+    if run is not None:
+        return f"peak allocated {units.size(run)} since the start"  # torch's own counter, or since its last reset
+    seen: Optional[int] = frame.step_peak_bytes if frame.step_peak_bytes is not None else frame.allocated_bytes
+    return f"peak allocated ≥ {units.size(seen)}" if seen is not None else ""
+
+
+def of(part: int, whole: int) -> str:
+    """ "66.4 GiB of 80.0": both in the whole's unit, written once."""
+    unit = units.unit_of(whole)
+    if part and units.unit_of(part) != unit:
+        return f"{units.size(part)} of {units.size(whole)}"
+    return f"{units.number(part, unit)} {unit} of {units.number(whole, unit)}"
