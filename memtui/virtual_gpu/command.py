@@ -1,0 +1,138 @@
+"""`python -m memtui.virtual_gpu`: run a command on virtual GPUs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from memtui.virtual_gpu.build import build, find_compiler
+from memtui.virtual_gpu.errors import VirtualGpuError
+from memtui.virtual_gpu.launch import environment
+from memtui.virtual_gpu.profile import Profile, profile_of
+from memtui.virtual_gpu.torch_install import find_torch, torch_location_of
+
+_CHECK_PROGRAM = "import torch; torch.zeros(1, device='cuda'); print(torch.cuda.get_device_name())"
+_CHECK_SECONDS = 120
+
+_CANNOT_RUN = 126
+_NOT_FOUND = 127
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse a command line and do it; returns the exit status, or does not return where a command replaces it."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        if options.build:
+            print(build(find_torch(options.torch)).path)
+            return 0
+        if options.check:
+            return _check(options)
+        if not options.command:
+            parser.error("name a command: python -m memtui.virtual_gpu -- python train.py")
+        return _run(options)
+    except VirtualGpuError as error:
+        print(f"memtui: {error.problem}\n        {error.fix}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m memtui.virtual_gpu",
+        description="Run a command on virtual GPUs: torch's real CUDA allocator, without a GPU or a driver.",
+    )
+    parser.add_argument("--memory", default="48GiB", help="of each device: 24GiB, or 24GiB,80GiB (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=1, help="number of devices (default: %(default)s)")
+    parser.add_argument("--name", default=Profile.name, help="the device's name (default: %(default)s)")
+    parser.add_argument("--cc", default="8.6", help="compute capability (default: %(default)s)")
+    parser.add_argument("--context", default="0", help="bytes of a CUDA context, per process and device: 400MiB")
+    parser.add_argument("--report", action="store_true", help="each process says its peaks when it ends")
+    parser.add_argument("--trace", action="store_true", help="say every notable call on standard error")
+    parser.add_argument("--torch", type=Path, help="site-packages folder of the torch to build for")
+    doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--build", action="store_true", help="only build the stand-ins, and print where they are")
+    doing.add_argument("--check", action="store_true", help="say whether virtual GPUs work here, and why not")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command to run")
+    return parser
+
+
+def _profile(options: argparse.Namespace) -> Profile:
+    return profile_of(
+        memory=options.memory,
+        context=options.context,
+        cc=options.cc,
+        count=options.count,
+        name=options.name,
+        report=options.report,
+        trace=options.trace,
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    command = options.command[1:] if options.command[0] == "--" else options.command
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        print(f"memtui: there is no command {command[0] if command else ''}", file=sys.stderr)
+        return _NOT_FOUND
+    location = options.torch or _torch_of_program(program)
+    variables = environment(_profile(options), location)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(program, command, variables)
+    except OSError as error:
+        print(f"memtui: cannot run {program}: {error.strerror}", file=sys.stderr)
+        return _CANNOT_RUN
+
+
+def _torch_of_program(program: str) -> Path | None:
+    """The torch that a Python program will import; `None` where this interpreter's is the best guess."""
+    interpreter = _interpreter_of(program)
+    if interpreter is None or os.path.abspath(interpreter) == os.path.abspath(sys.executable):
+        return None
+    location = torch_location_of(interpreter)
+    if location is None:
+        raise VirtualGpuError(f"{interpreter} has no torch", "name another interpreter, such as " + sys.executable)
+    return location
+
+
+def _interpreter_of(program: str) -> str | None:
+    if os.path.basename(program).startswith("python"):
+        return program
+    try:
+        with open(program, "rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return None
+    # torchrun, accelerate and their like are scripts that name their interpreter in the first line.
+    words = first[2:].split() if first.startswith(b"#!") else []
+    name = os.fsdecode(words[0]) if words else ""
+    return name if os.path.basename(name).startswith("python") else None
+
+
+def _check(options: argparse.Namespace) -> int:
+    torch = find_torch(options.torch)
+    folder = build(torch)
+    print(f"torch {torch.version} at {torch.folder}")
+    print(f"compiler {find_compiler()}")
+    print(f"stand-ins {folder.path}")
+    if options.torch is not None:
+        return 0  # whose interpreter is not known
+    answer = subprocess.run(
+        [sys.executable, "-c", _CHECK_PROGRAM],
+        env=environment(_profile(options)),
+        capture_output=True,
+        text=True,
+        timeout=_CHECK_SECONDS,
+        check=False,
+    )
+    if answer.returncode:
+        last = answer.stderr.strip().splitlines()[-1:] or [f"exit status {answer.returncode}"]
+        raise VirtualGpuError(f"torch does not see a virtual GPU: {last[0]}", "run with --trace to see why")
+    print(f"works: {answer.stdout.strip()}")
+    return 0

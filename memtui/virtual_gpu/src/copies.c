@@ -1,0 +1,86 @@
+/* Data movement.  Kernels compute nothing, so device bytes mean something only
+ * where a copy or a memset wrote them and no kernel has been launched since.
+ * Any other read returns zeros: a loss is 0, a count of nonzeros is 0, no
+ * overflow was found.  That keeps runs repeatable. */
+#include "core.h"
+
+#include <string.h>
+
+#define REMEMBERED 64
+
+static struct {
+    uintptr_t address;
+    size_t size;
+    uint64_t epoch; /* kernels launched before it was written */
+} written[REMEMBERED];
+
+static unsigned next_written;
+static uint64_t launches, zero_reads;
+
+VGPU_API void vgpu_kernel_launched(void)
+{
+    __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+VGPU_API uint64_t vgpu_zero_reads(void)
+{
+    return __atomic_load_n(&zero_reads, __ATOMIC_RELAXED);
+}
+
+static void remember(const void *address, size_t size)
+{
+    vgpu_lock();
+    unsigned at = next_written++ % REMEMBERED;
+    written[at].address = (uintptr_t)address;
+    written[at].size = size;
+    written[at].epoch = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+    vgpu_unlock();
+}
+
+static int is_remembered(const void *address, size_t size)
+{
+    uint64_t now = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+    int found = 0;
+
+    vgpu_lock();
+    for (unsigned i = 0; i < REMEMBERED && !found; i++)
+        found = written[i].size >= size && written[i].epoch == now
+                && (uintptr_t)address - written[i].address <= written[i].size - size;
+    vgpu_unlock();
+    return found;
+}
+
+static int is_device_memory(const void *address)
+{
+    struct vgpu_range range;
+
+    return vgpu_range_find(address, &range) && range.kind == VGPU_DEVICE;
+}
+
+VGPU_API void vgpu_copy(void *to, const void *from, size_t size)
+{
+    if (!size)
+        return;
+    int to_device = is_device_memory(to);
+    int known = !is_device_memory(from) || is_remembered(from, size);
+
+    if (to_device && (!known || size > vgpu_settings()->copy_max))
+        return; /* would only commit host pages */
+    if (!known) {
+        __atomic_add_fetch(&zero_reads, 1, __ATOMIC_RELAXED);
+        vgpu_trace("a read of %zu computed bytes was answered with zeros", size);
+        memset(to, 0, size);
+        return;
+    }
+    memmove(to, from, size);
+    if (to_device)
+        remember(to, size);
+}
+
+VGPU_API void vgpu_fill(void *to, int value, size_t size)
+{
+    if (!size || size > vgpu_settings()->copy_max)
+        return;
+    memset(to, value, size);
+    remember(to, size);
+}

@@ -1,0 +1,103 @@
+/* The one library that is preloaded.  In a process that holds a Python
+ * interpreter it loads the stand-ins from its own folder before anything else
+ * asks for CUDA: the loader then answers every later request for the same
+ * SONAME with them, also where a library's own RPATH names real ones.  In any
+ * other process (a shell, a compiler) it does nothing.
+ *
+ * A full installation of torch also opens NVIDIA's libraries by their paths,
+ * which no SONAME answers; dlopen() therefore goes through here. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+#define MAX_STUBS 48
+
+typedef void *(*open_function)(const char *, int);
+
+static char folder[4096];
+static char stubs[MAX_STUBS][64];
+static int stub_count;
+static open_function real_dlopen;
+
+static open_function next_dlopen(void)
+{
+    if (!real_dlopen) {
+        void *symbol = dlsym(RTLD_NEXT, "dlopen");
+        /* ISO C has no cast from an object pointer to a function pointer. */
+        memcpy(&real_dlopen, &symbol, sizeof real_dlopen);
+    }
+    return real_dlopen;
+}
+
+static int is_stub(const char *name)
+{
+    for (int i = 0; i < stub_count; i++) {
+        if (!strcmp(stubs[i], name))
+            return 1;
+    }
+    return 0;
+}
+
+/* The call is a tail call (hence -O2 and no stack protector in the build): the
+ * loader takes the return address to know whose RPATH to search, and that must
+ * stay the original caller's. */
+EXPORTED void *dlopen(const char *path, int flags)
+{
+    if (stub_count && path) {
+        const char *slash = strrchr(path, '/');
+        if (slash && is_stub(slash + 1))
+            path = slash + 1; /* answered by SONAME */
+    }
+    return next_dlopen()(path, flags);
+}
+
+/* ---- loading -------------------------------------------------------------------- */
+
+static int find_folder(void)
+{
+    Dl_info info;
+
+    if (!dladdr((void *)find_folder, &info) || !info.dli_fname)
+        return 0;
+    const char *slash = strrchr(info.dli_fname, '/');
+    if (!slash || (size_t)(slash - info.dli_fname) >= sizeof folder)
+        return 0;
+    memcpy(folder, info.dli_fname, (size_t)(slash - info.dli_fname));
+    return 1;
+}
+
+/* Stand-ins are the files whose names end in ".so." and a version. */
+static int list_stubs(void)
+{
+    DIR *directory = opendir(folder);
+
+    if (!directory)
+        return 0;
+    for (struct dirent *entry; stub_count < MAX_STUBS && (entry = readdir(directory));) {
+        if (strncmp(entry->d_name, "lib", 3) || !strstr(entry->d_name, ".so.")
+            || strlen(entry->d_name) >= sizeof stubs[0])
+            continue;
+        strcpy(stubs[stub_count++], entry->d_name);
+    }
+    closedir(directory);
+    return stub_count;
+}
+
+__attribute__((constructor)) static void load_stubs(void)
+{
+    char path[sizeof folder + sizeof stubs];
+
+    if (!dlsym(RTLD_DEFAULT, "Py_BytesMain") || !find_folder() || !list_stubs())
+        return;
+    for (int i = 0; i < stub_count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, stubs[i]);
+        if (!next_dlopen()(path, RTLD_LAZY | RTLD_GLOBAL))
+            fprintf(stderr, "memtui virtual GPU: %s\n", dlerror());
+    }
+}
