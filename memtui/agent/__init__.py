@@ -1,0 +1,18 @@
+"""The part of memtui that lives inside the training process: it observes and changes nothing.
+
+Standard library and the torch that is already imported. Nothing is imported here, so that a process which never
+trains pays nothing; also loadable as `_memtui.agent` from a path, where memtui is not installed.
+"""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
+
+
+def environment(base: dict[str, str]) -> dict[str, str]:
+    """`base` with what makes every Python started under it load the agent once it imports torch."""
+    import os
+
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+    rest = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != folder]
+    return {**base, "PYTHONPATH": os.pathsep.join([folder, *rest])}

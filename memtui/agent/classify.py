@@ -1,0 +1,111 @@
+"""Categories of one device's live blocks: by identity, else by the phase in which a block was born."""
+
+from __future__ import annotations
+
+import bisect
+
+from ..wire.frames import CATEGORIES, Classification
+from .blocks import Blocks
+
+#: What memory born in a phase is, where no parameter, gradient or state owns it.
+_BORN = {
+    "startup": "inputs",
+    "between": "inputs",
+    "forward": "activations",
+    "backward": "temporaries",
+    "optimizer": "temporaries",
+}
+
+
+class Births:
+    """Remembers of one device's unowned blocks in which phase they were born.
+
+    That is known only of a block that appears between two looks with a single phase between them; of any other it is
+    unknown, and the block unattributed.
+    """
+
+    def __init__(self, workspace_bytes: frozenset[int]) -> None:
+        self._workspaces = workspace_bytes
+        self._known: dict[int, tuple[int, str]] = {}  # address -> bytes, category
+        self._owners: dict[int, tuple[int, str]] = {}
+
+    def classify(
+        self, blocks: Blocks, owned: dict[int, str] | None, phase: str, *, certain: bool, step_ended: bool
+    ) -> dict[str, int]:
+        """Bytes by category; they add up to the blocks' live bytes exactly.
+
+        `owned` maps addresses of tensors to categories; None while gradients may not be read (in mid-phase): then
+        the owners of the last walk hold, and what backward has made is not told apart yet. `phase` is the one that
+        has gone on since the last look; `certain` that there was no other.
+        """
+        live = blocks.live
+        if owned is not None:
+            self._owners = _owners(live, owned)
+        owners, known, workspaces = self._owners, self._known, self._workspaces
+        born = _BORN.get(phase, "unattributed") if certain else "unattributed"
+        undecided = owned is None and phase in ("backward", "optimizer")
+        totals = dict.fromkeys(CATEGORIES, 0)
+        births: dict[int, tuple[int, str]] = {}
+        for address, size in live.items():
+            owner = owners.get(address)
+            if owner is not None and owner[0] == size:
+                totals[owner[1]] += size
+                continue
+            birth = known.get(address)
+            if birth is None or birth[0] != size:
+                birth = (size, born)
+                totals["unattributed" if undecided else born] += size
+            else:
+                totals[birth[1]] += size
+            births[address] = birth
+        if step_ended and workspaces:
+            self._find_workspaces(births, totals)
+        self._known = births
+        return totals
+
+    def _find_workspaces(self, births: dict[int, tuple[int, str]], totals: dict[str, int]) -> None:
+        # Many activations have the size of a workspace; few of them outlive the step.
+        for address, (size, category) in births.items():
+            if size in self._workspaces and category != "workspaces":
+                births[address] = (size, "workspaces")
+                totals[category] -= size
+                totals["workspaces"] += size
+
+
+def _owners(live: dict[int, int], owned: dict[int, str]) -> dict[int, tuple[int, str]]:
+    """Block address -> (bytes, category): a tensor may begin anywhere in its block; the first owner counts."""
+    starts = sorted(live)
+    found: dict[int, tuple[int, str]] = {}
+    for address, category in owned.items():
+        if address not in live:
+            index = bisect.bisect_right(starts, address) - 1
+            if index < 0 or address >= starts[index] + live[starts[index]]:
+                continue
+            found.setdefault(starts[index], (live[starts[index]], category))
+        else:
+            found.setdefault(address, (live[address], category))
+    return found
+
+
+def host_categories(allocated_bytes: int, owned_bytes: dict[str, int], born_bytes: int) -> dict[str, int]:
+    """Categories of the host's heap, which has no blocks to look at.
+
+    Tensors that are owned, by their bytes; `born_bytes`, the heap's growth since the forward began, as activations;
+    the rest (Python's objects, libraries, inputs) is unattributed.
+    """
+    totals = dict.fromkeys(CATEGORIES, 0)
+    totals.update(owned_bytes)
+    totals["activations"] = max(0, born_bytes)
+    totals["unattributed"] = allocated_bytes - sum(totals.values())
+    return totals
+
+
+def aged(time_ns: int, now_ns: int, phase: str, step: int, categories: dict[str, int]) -> Classification:
+    """A classification of `time_ns` for a frame of `now_ns`; categories of no bytes are left out."""
+    return Classification(
+        age_ns=max(0, now_ns - time_ns),
+        allocated_bytes=sum(categories.values()),
+        phase=phase,
+        step=step,
+        categories={name: size for name, size in categories.items() if size},
+    )

@@ -1,0 +1,111 @@
+"""Where the training is: phases and steps from the boundaries that were seen. Knows no torch."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Optional
+
+#: The phase that begins at each boundary. A forward ends where the next boundary is: nothing is hooked at its end.
+_BEGINS = {
+    "forward_start": "forward",
+    "backward_start": "backward",
+    "backward_end": "between",
+    "optimizer_start": "optimizer",
+    "optimizer_end": "between",
+}
+#: Optimizer steps over which the members of a cycle are learned.
+_CYCLE_WINDOW = 16
+_BACKWARDS_WITHOUT_OPTIMIZER = 64
+
+
+class Phases:
+    """Turns boundaries into a phase and a step count.
+
+    A step ends with the optimizer's; with the last one of a cycle where several alternate; with the backward pass
+    where optimizers step inside it or there is none; with the next root forward where nothing is ever optimised;
+    and only where the program says so once it has (`explicit_step`).
+    """
+
+    def __init__(self, now_ns: int) -> None:
+        self.phase = "startup"
+        self.since_ns = now_ns
+        self.step = 0
+        self.step_since_ns: Optional[int] = None
+        self.last_step_ns: Optional[int] = None
+        self.ended = "startup"  # the phase that ended at the latest boundary
+        self.begun_by = ""  # the latest boundary
+        self._depth = 0  # of backward passes within backward passes
+        self._stepped_inside = False
+        self._recent: deque[int] = deque(maxlen=_CYCLE_WINDOW)
+        self._stepped: set[int] = set()
+        self._explicit = False
+        self._trains = False
+        self._optimizes = False
+        self._forward_seen = False
+        self._backwards = 0
+
+    def boundary(self, kind: str, now_ns: int, optimizer: int = 0) -> Optional[bool]:  # noqa: PLR0911 - one a kind
+        """Notes a boundary; True where a step has just ended, None where it is inside another pass and no boundary.
+
+        `optimizer` tells optimizers apart.
+        """
+        if kind == "forward_start" and self.phase == "forward" and self._trains:
+            return None  # the next root of several, or torch asking twice
+        ended = self.phase
+        finished = False
+        if kind == "forward_start":
+            if self._depth:  # recomputation inside backward
+                return None
+            finished = self._forward_seen and not self._trains and not self._explicit
+            self._forward_seen = True
+            if self.step_since_ns is None:
+                self.step_since_ns = now_ns
+        elif kind == "backward_start":
+            self._trains = True
+            self._depth += 1
+            if self._depth > 1:
+                return None
+        elif kind == "backward_end":
+            self._depth = max(0, self._depth - 1)
+            if self._depth:
+                return None
+            finished = (self._stepped_inside or not self._optimizes) and not self._explicit and self._alone()
+            self._stepped_inside = False
+        elif kind == "optimizer_end":
+            self._trains = self._optimizes = True
+            if self._depth:
+                self._stepped_inside = True
+                return None
+            finished = self._cycle_ended(optimizer) and not self._explicit
+        elif self._depth:
+            return None
+        self.ended, self.begun_by = ended, kind
+        self.phase, self.since_ns = _BEGINS[kind], now_ns
+        if finished:
+            self._finish(now_ns)
+        return finished
+
+    def explicit_step(self, now_ns: int) -> None:
+        """The program says that a step has ended; from now on only that counts."""
+        self._explicit = True
+        self._finish(now_ns)
+
+    def _alone(self) -> bool:
+        # The first backward passes of a program come before its first optimizer step, several of them where
+        # gradients are accumulated: only a program that has made many without one has none.
+        self._backwards += 1
+        return self._stepped_inside or self._backwards > _BACKWARDS_WITHOUT_OPTIMIZER
+
+    def _cycle_ended(self, optimizer: int) -> bool:
+        self._recent.append(optimizer)
+        self._stepped.add(optimizer)
+        if not self._stepped.issuperset(self._recent):
+            return False
+        self._stepped.clear()
+        return True
+
+    def _finish(self, now_ns: int) -> None:
+        self.step += 1
+        if self.step_since_ns is not None:
+            self.last_step_ns = now_ns - self.step_since_ns
+        self.step_since_ns = now_ns

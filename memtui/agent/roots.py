@@ -1,0 +1,115 @@
+"""Finds root modules as they are built, and sees them called, without a hook that a traceback or a pickle would show.
+
+`nn.Module.__call__` asks each module's `_forward_pre_hooks` whether it is empty. In a root that dictionary is one
+that notes being asked, and answers as before: no frame is added to the program's stack, nothing is called around
+its forward, and a copy or a pickle of the module holds an ordinary dictionary.
+"""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_Noted = Callable[[], None]
+
+
+class WatchedHooks(collections.OrderedDict):  # type: ignore[type-arg]
+    """A module's forward pre-hooks that tell when the module is called."""
+
+    noted: _Noted | None = None
+
+    def __bool__(self) -> bool:
+        noted = WatchedHooks.noted
+        if noted is not None:
+            noted()
+        return len(self) > 0
+
+    def __reduce__(self) -> Any:
+        return (collections.OrderedDict, (), None, None, iter(list(self.items())))
+
+    def __repr__(self) -> str:
+        return repr(collections.OrderedDict(self))
+
+
+class _Reference(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference that knows its module's key when the module is gone."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+def _reference(module: Any, forget: Any) -> _Reference:
+    reference = _Reference(module, forget)
+    reference.key = id(module)
+    return reference
+
+
+class Roots:
+    """Modules that have parameters or children and are nobody's child, by weak reference."""
+
+    def __init__(self) -> None:
+        self._roots: dict[int, _Reference] = {}
+        self._children: dict[int, _Reference] = {}
+        self.revision = 0  # grows with each change, so that what was derived is known to be old
+
+    def modules(self) -> list[Any]:
+        """The roots that are alive."""
+        return [module for module in (reference() for reference in list(self._roots.values())) if module is not None]
+
+    def parameter(self, module: Any) -> None:
+        """A parameter is being registered on `module`."""
+        key = id(module)
+        if key not in self._roots and key not in self._children:
+            self.add(module)
+
+    def child(self, parent: Any, child: Any) -> None:
+        """`child` is being registered as a submodule of `parent`."""
+        key = id(child)
+        if child is not None and key not in self._children:
+            self._children[key] = _reference(child, self._forget)
+            if self._roots.pop(key, None) is not None:
+                _unwatch(child)
+        self.parameter(parent)
+
+    def add(self, module: Any) -> None:
+        """`module` is a root from now on."""
+        self._roots[id(module)] = _reference(module, self._forget)
+        self.revision += 1
+        _watch(module)
+
+    def merge(self, modules: list[Any]) -> int:
+        """Adds roots found in another way (copies, unpickled modules); how many were new."""
+        new = [module for module in modules if id(module) not in self._roots]
+        for module in new:
+            self._children.pop(id(module), None)
+            self.add(module)
+        return len(new)
+
+    def clear(self) -> None:
+        """Gives every root its ordinary dictionary back."""
+        for module in self.modules():
+            _unwatch(module)
+        self._roots.clear()
+        self._children.clear()
+
+    def _forget(self, reference: Any) -> None:
+        key = reference.key
+        for table in (self._roots, self._children):
+            if table.get(key) is reference:
+                del table[key]
+                self.revision += 1
+
+
+def _watch(module: Any) -> None:
+    hooks = module.__dict__.get("_forward_pre_hooks")
+    # A handle of a hook that is already there refers to the dictionary itself: it must stay the same one.
+    if type(hooks) is collections.OrderedDict and not weakref.getweakrefcount(hooks):
+        module.__dict__["_forward_pre_hooks"] = WatchedHooks(hooks)
+
+
+def _unwatch(module: Any) -> None:
+    hooks = module.__dict__.get("_forward_pre_hooks")
+    if type(hooks) is WatchedHooks and not weakref.getweakrefcount(hooks):
+        module.__dict__["_forward_pre_hooks"] = collections.OrderedDict(hooks)

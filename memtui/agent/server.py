@@ -1,0 +1,246 @@
+"""The agent's socket: several viewers, none of which can hold it up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import selectors
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Optional
+
+from ..wire import codec, paths
+from ..wire.frames import PROTOCOL, Refusal, Request
+
+#: Frames that wait for a slow viewer (50 s at 10 Hz); older ones are lost and counted.
+_QUEUE_FRAMES = 500
+_CHECK_NS = 1_000_000_000
+_LOST = b'"lost_frames":0'
+
+
+class _Viewer:
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.splitter = codec.Splitter()
+        self.greeted = False
+        self.lost_frames = 0
+        self._head = memoryview(b"")  # partly sent
+        self._past: deque[bytes] = deque()  # hello, history, events: never dropped, bounded by what the agent keeps
+        self._frames: deque[bytes] = deque()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._head or self._past or self._frames)
+
+    def put(self, message: bytes) -> None:
+        self._past.append(message)
+
+    def put_frame(self, message: bytes) -> None:
+        if len(self._frames) >= _QUEUE_FRAMES:
+            self._frames.popleft()
+            self.lost_frames += 1
+        if self.lost_frames:
+            body = message[4:].replace(_LOST, b'"lost_frames":%d' % self.lost_frames, 1)
+            message = struct.pack("!I", len(body)) + body
+        self._frames.append(message)
+
+    def flush(self) -> bool:
+        """Sends what the socket takes; True while something is left."""
+        while True:
+            if not self._head:
+                queue = self._past or self._frames
+                if not queue:
+                    return False
+                batch = bytearray()
+                while queue and len(batch) < 65_536:
+                    batch += queue.popleft()
+                self._head = memoryview(bytes(batch))
+            try:
+                sent = self.connection.send(self._head)
+            except BlockingIOError:
+                return True
+            self._head = self._head[sent:]
+
+
+class Server:
+    """Listens for viewers of this user and of root; runs in the agent's thread only.
+
+    `greeting` gives the messages a new viewer gets first; `requested` is called with requests other than hello.
+    """
+
+    def __init__(self, greeting: Callable[[bool], list[bytes]], requested: Callable[[str], None]) -> None:
+        self._greeting, self._requested = greeting, requested
+        # poll and not epoll: a forked child would take sockets out of its parent's epoll set.
+        self._selector = selectors.PollSelector()
+        self._wake_out, self._wake_in = os.pipe()
+        for end in (self._wake_out, self._wake_in):
+            os.set_blocking(end, False)
+        self._selector.register(self._wake_out, selectors.EVENT_READ, None)
+        self._listener: Optional[socket.socket] = None
+        self._path: Optional[pathlib.Path] = None
+        self._identity: Any = None
+        self._checked_ns = 0
+        self._viewers: dict[socket.socket, _Viewer] = {}
+        self.trouble = ""  # why there is no socket
+
+    @property
+    def viewers(self) -> int:
+        """How many are connected."""
+        return len(self._viewers)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something that was queued for a viewer is not sent yet."""
+        return any(viewer.waiting for viewer in self._viewers.values())
+
+    def wake(self) -> None:
+        """Ends the wait in `poll`, from any thread."""
+        with contextlib.suppress(OSError):
+            os.write(self._wake_in, b"x")
+
+    def check(self, now_ns: int) -> None:
+        """Makes the socket if it is not there (any more): session managers and cleaners remove such files."""
+        if now_ns - self._checked_ns < _CHECK_NS:
+            return
+        self._checked_ns = now_ns
+        if self._listener is not None and self._path is not None:
+            try:
+                info = os.stat(self._path)
+                if (info.st_dev, info.st_ino) == self._identity:
+                    return
+            except OSError:
+                pass
+            self._close_listener()
+        try:
+            self._listen()
+            self.trouble = ""
+        except (OSError, paths.PathError) as error:
+            self.trouble = str(error)
+
+    def _listen(self) -> None:
+        path = paths.agent_socket_path(os.getpid())
+        # Bound under another name and then moved: nobody meets a socket that does not listen yet, and a stale one of
+        # an earlier process of this pid is replaced.
+        temporary = path.with_name(f".{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(os.fspath(temporary))
+            os.chmod(temporary, 0o600)
+            listener.listen(8)
+            listener.setblocking(False)
+            os.rename(temporary, path)
+            info = os.stat(path)
+        except OSError:
+            listener.close()
+            raise
+        self._listener, self._path, self._identity = listener, path, (info.st_dev, info.st_ino)
+        self._selector.register(listener, selectors.EVENT_READ, None)
+
+    def poll(self, timeout_ns: int) -> None:
+        """Serves viewers for up to `timeout_ns`, or until woken."""
+        for key, events in self._selector.select(max(0, timeout_ns) / 1e9):
+            if key.fileobj == self._wake_out:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_out, 4096)
+            elif key.fileobj is self._listener:
+                self._accept()
+            elif key.data is not None:
+                self._serve(key.data, events)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        if _peer_uid(connection) not in (os.geteuid(), 0):
+            connection.close()
+            return
+        viewer = _Viewer(connection)
+        self._viewers[connection] = viewer
+        self._selector.register(connection, selectors.EVENT_READ, viewer)
+
+    def _serve(self, viewer: _Viewer, events: int) -> None:
+        try:
+            if events & selectors.EVENT_READ:
+                data = viewer.connection.recv(65_536)
+                if not data:
+                    raise ConnectionResetError
+                for body in viewer.splitter.feed(data):
+                    self._answer(viewer, codec.decode(body))
+            self._flush(viewer)
+        except BlockingIOError:
+            return
+        except (OSError, codec.CodecError):
+            self._drop(viewer)
+
+    def _answer(self, viewer: _Viewer, request: Any) -> None:
+        if not isinstance(request, Request):
+            raise codec.CodecError("not a request")
+        if request.protocol != PROTOCOL:
+            text = f"this program's agent speaks protocol {PROTOCOL}, the viewer {request.protocol}"
+            viewer.put(codec.encode(Refusal(f"{text}; use the memtui that started the program, or restart it")))
+        elif request.name == "hello":
+            for message in self._greeting(request.history):
+                viewer.put(message)
+            viewer.greeted = True
+        else:
+            self._requested(request.name)
+
+    def broadcast(self, message: bytes, *, frame: bool) -> None:
+        """Queues a message for every viewer and sends what goes out without waiting."""
+        for viewer in list(self._viewers.values()):
+            if not viewer.greeted:
+                continue
+            if frame:
+                viewer.put_frame(message)
+            else:
+                viewer.put(message)
+            try:
+                self._flush(viewer)
+            except OSError:
+                self._drop(viewer)
+
+    def _flush(self, viewer: _Viewer) -> None:
+        waiting = viewer.flush()
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0)
+        self._selector.modify(viewer.connection, wanted, viewer)
+
+    def _drop(self, viewer: _Viewer) -> None:
+        if self._viewers.pop(viewer.connection, None) is not None:
+            self._selector.unregister(viewer.connection)
+            viewer.connection.close()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def close(self, *, unlink: bool = True) -> None:
+        """Closes everything; a forked child closes its copies without removing its parent's file."""
+        for viewer in list(self._viewers.values()):
+            self._drop(viewer)
+        if unlink and self._path is not None and self._listener is not None:
+            with contextlib.suppress(OSError):
+                info = os.stat(self._path)
+                if (info.st_dev, info.st_ino) == self._identity:
+                    os.unlink(self._path)
+        self._close_listener()
+        self._selector.close()
+        for end in (self._wake_out, self._wake_in):
+            with contextlib.suppress(OSError):
+                os.close(end)
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.geteuid()  # the folder's mode has let only this user in
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
