@@ -17,7 +17,9 @@ from ..wire.frames import PROTOCOL, BlockSummary, Bye, Classification, DeviceFra
 from . import VERSION
 from .classify import aged
 from .history import History
-from .observer import Look, Observer, Reading, Sample
+from .looks import Look
+from .observer import Observer, Sample
+from .readings import Reading
 from .server import Server
 
 PERIOD_NS = 100_000_000
@@ -103,7 +105,7 @@ class Agent:
         observer = self.observer
         device = f"cuda:{index}"
         figures = {"asked_bytes": asked, "device_total_bytes": device_total, "device_free_bytes": device_free}
-        for counters in observer.devices:
+        for counters in observer.readings.devices:
             if counters.device == device:
                 read = counters.read()
                 figures.update({name: size for name, size in read.items() if size is not None})
@@ -150,7 +152,7 @@ class Agent:
                 continue
             if now - refreshed > (_REFRESH_NS if self._devices_sent else PERIOD_NS):
                 refreshed = now
-                self.observer.refresh(now)
+                self.observer.readings.refresh(now, at_once=True)
                 server.check(now)
                 self._announce(server)
             self._tick(server, now, now - due)
@@ -187,15 +189,17 @@ class Agent:
                     boundary=sample.boundary,
                 ),
             )
-        looks = observer.look_between(now)
-        self._latest.update(looks)
         phases = observer.phases
-        phase, begun_by = phases.phase, phases.begun_by
+        phase = phases.phase
+        looks = observer.looks.between(phases, now)
+        self._latest.update(looks)
         devices = []
-        for counters in observer.devices:
-            reading = observer.read(counters, phase)
-            matching = looks.get(counters.device) or observer.looks.get((counters.device, begun_by))
+        for counters in observer.readings.devices:
+            reading = observer.readings.read(counters, phase, working=phase not in ("startup", "between"))
             now = time.monotonic_ns()
+            matching = looks.get(counters.device) or observer.looks.nearest(
+                counters.device, phase, reading.figures.get("allocated_bytes")
+            )
             devices.append(self._device_frame(reading, {counters.device: matching} if matching else {}, now))
         self._emit(
             server,
@@ -215,12 +219,11 @@ class Agent:
 
     def _at_boundary(self, reading: Reading, sample: Sample) -> DeviceFrame:
         # Where this boundary was not looked at, what was found at the last one of its kind is nearest to it.
-        look = sample.looks.get(reading.device) or self.observer.looks.get((reading.device, sample.boundary))
+        look = sample.looks.get(reading.device) or self.observer.looks.latest(reading.device, sample.boundary)
         return self._device_frame(reading, {reading.device: look} if look else {}, sample.time_ns)
 
     def _device_frame(self, reading: Reading, looks: dict[str, Look], now: int) -> DeviceFrame:
         look = looks.get(reading.device) or self._latest.get(reading.device)
-        peak, exact, last, last_exact, last_phase = reading.step_peak
         figures = dict(reading.figures)
         classification: Optional[Classification] = None
         blocks: Optional[BlockSummary] = None
@@ -234,11 +237,11 @@ class Agent:
             figures["inactive_split_bytes"] = blocks.inactive_split_bytes
         return DeviceFrame(
             device=reading.device,
-            step_peak_bytes=peak,
-            step_peak_exact=exact,
-            last_step_peak_bytes=last,
-            last_step_peak_exact=last_exact,
-            last_step_peak_phase=last_phase,
+            step_peak_bytes=reading.step_peak_bytes,
+            step_peak_exact=reading.step_peak_exact,
+            last_step_peak_bytes=reading.last_step_peak_bytes,
+            last_step_peak_exact=reading.last_step_peak_exact,
+            last_step_peak_phase=reading.last_step_peak_phase,
             blocks=blocks,
             classification=classification,
             **figures,
@@ -290,7 +293,7 @@ class Agent:
             now = time.monotonic_ns()
             observer.events.append(Event("agent_error", now, observer.phases.step, "", text=observer.error))
             observer.error = None
-        model = observer.model
+        model = observer.inventory.model
         if model is not None and model is not self._model_sent:
             self._model_sent = model
             server.broadcast(codec.encode(model), frame=False)
@@ -316,7 +319,7 @@ class Agent:
             time_ns=now,
             wall_offset_ns=time.time_ns() - now,
             started_ns=self._started_ns,
-            devices=tuple(counters.info for counters in self.observer.devices),
+            devices=tuple(counters.info for counters in self.observer.readings.devices),
             rank=_number("RANK"),
             world_size=_number("WORLD_SIZE"),
             notices=self._notices(),
@@ -324,7 +327,7 @@ class Agent:
 
     def _notices(self) -> tuple[str, ...]:
         notices = []
-        for counters in self.observer.devices:
+        for counters in self.observer.readings.devices:
             if counters.device == "host" and counters.info.counters == "rss":
                 notices.append("this allocator keeps no glibc heap statistics: host memory by resident set alone")
             if counters.device.startswith("cuda") and not counters.native:
@@ -332,7 +335,7 @@ class Agent:
         return tuple(notices)
 
     def _announce(self, server: Server) -> None:
-        devices = tuple(counters.device for counters in self.observer.devices)
+        devices = tuple(counters.device for counters in self.observer.readings.devices)
         if devices != self._devices_sent:
             self._devices_sent = devices
             server.broadcast(codec.encode(self._hello()), frame=False)

@@ -96,18 +96,18 @@ class BlockReader:
         enabled = getattr(self._torch._C, "_cuda_isHistoryEnabled", None)
         return bool(enabled()) if enabled is not None else False
 
-    def read(self) -> dict[int, Blocks] | None:
-        """Blocks by device index; None where they cannot be had or reading them would leave a trace."""
+    def read(self) -> dict[str, Blocks] | None:
+        """Blocks by device; None where they cannot be had or reading them would leave a trace."""
         if self._unreadable or self.recording():
             return None
         if self._call is None:
             self._call = self._choose()
             if self._call is None:
                 return None
-        devices: dict[int, Blocks] = {}
+        devices: dict[str, Blocks] = {}
         for segment in self._call()["segments"]:
-            index = segment["device"]
-            if index not in devices:
-                devices[index] = Blocks()
-            devices[index].add(segment)
+            device = f"cuda:{segment['device']}"
+            if device not in devices:
+                devices[device] = Blocks()
+            devices[device].add(segment)
         return devices

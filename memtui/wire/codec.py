@@ -22,22 +22,24 @@ class CodecError(ValueError):
 
 
 def to_json(message: object) -> dict[str, typing.Any]:
-    """A message as a JSON object with its `kind`; fields that hold None are left out."""
-    plain = _plain(message)
-    return {"kind": _KINDS[type(message)], **plain}
+    """A message as a JSON object with its `kind`; fields that hold nothing are left out."""
+    return typing.cast("dict[str, typing.Any]", json.loads(_encoder.encode(_with_kind(message))))
 
 
-def _plain(value: typing.Any) -> typing.Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {key: _plain(item) for key, item in value.__dict__.items() if item is not None and item not in ((), {})}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value
+def _with_kind(message: object) -> dict[str, typing.Any]:
+    return {"kind": _KINDS[type(message)], **_fields(message)}
+
+
+def _fields(value: object) -> dict[str, typing.Any]:
+    return {key: item for key, item in value.__dict__.items() if item is not None and item not in ((), {})}
+
+
+_encoder = json.JSONEncoder(separators=(",", ":"), default=_fields)
 
 
 def encode(message: object) -> bytes:
     """A message with its length in front, ready for a socket."""
-    body = json.dumps(to_json(message), separators=(",", ":"), ensure_ascii=True).encode()
+    body = _encoder.encode(_with_kind(message)).encode()
     return _LENGTH.pack(len(body)) + body
 
 

@@ -1,0 +1,188 @@
+"""Categories at boundaries and, where a phase is long, within it: what is looked at when, within a budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from .blocks import BlockReader, Blocks
+from .budget import Budget
+from .classify import Births, host_categories
+from .identity import Owned, Walk
+from .inventory import Inventory
+from .phases import Phases
+from .readings import Readings
+
+#: At most this share of the training's time goes into categories.
+_SHARE, _BURST_NS = 0.0035, 60_000_000
+_BOUNDARIES_A_STEP = 6
+#: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
+_WORKSPACES = frozenset({8_519_680})
+#: Boundaries whose composition a frame in a phase may be nearest to.
+_NEAREST = {
+    "forward": ("forward_start", "backward_start"),
+    "backward": ("backward_start", "backward_end"),
+    "optimizer": ("optimizer_start", "optimizer_end"),
+    "between": ("optimizer_end", "forward_start", "backward_end", "optimizer_start"),
+}
+
+
+@dataclass
+class Look:
+    """Categories and blocks of one device at one instant; `allocated_bytes` is the sum of the categories."""
+
+    time_ns: int
+    phase: str
+    step: int
+    categories: dict[str, int]
+    blocks: Optional[Blocks]
+    allocated_bytes: int
+
+
+class Looks:
+    """Decides which steps are looked at, and looks: on the training's thread at boundaries, on the agent's between."""
+
+    def __init__(self, torch: Any, inventory: Inventory, readings: Readings, lock: threading.Lock, now_ns: int) -> None:
+        self._torch, self._inventory, self._readings, self._lock = torch, inventory, readings, lock
+        self._latest: dict[tuple[str, str], Look] = {}  # (device, boundary)
+        self._births: dict[str, Births] = {}
+        self._reader: Optional[BlockReader] = None
+        self._budget = Budget(_SHARE, _BURST_NS, now_ns)
+        self._cost_ns = 0.0
+        self._spent_ns = 0  # on the step under way
+        self._looking = True
+        self._certain = True  # every boundary since the last look was looked at
+        self._host_at_forward: Optional[int] = None
+
+    def plan(self, phases: Phases, now_ns: int) -> None:
+        """At a step's end, where the next one is read: decides whether it is also looked at."""
+        self._spent_ns = 0
+        was_looking, self._looking = self._looking, self._budget.allows(self._cost_ns, now_ns)
+        if self._looking and not (was_looking and self._certain):
+            # What is there before the step begins is not of this step; in which phase it was born is not known.
+            self._look("", phases, now_ns, finished=False)
+            self._certain = True
+
+    def pause(self) -> None:
+        """The next step is not looked at."""
+        self._looking = False
+
+    def at_boundary(self, kind: str, phases: Phases, now_ns: int, *, finished: bool) -> dict[str, Look]:
+        """Looks at a boundary, by device; nothing where the step is not looked at."""
+        if not self._looking:
+            return {}
+        # One step may have many boundaries (accumulation): the rest of it is left out once it costs too much.
+        if self._spent_ns > max(2 * self._cost_ns, _BURST_NS):
+            self._looking = self._certain = False
+            return {}
+        looks = self._look(kind, phases, now_ns, finished=finished)
+        for device, look in looks.items():
+            self._latest[(device, kind)] = look
+        return looks
+
+    def latest(self, device: str, boundary: str) -> Optional[Look]:
+        """What was found at the latest boundary of a kind."""
+        return self._latest.get((device, boundary))
+
+    def nearest(self, device: str, phase: str, allocated_bytes: Optional[int]) -> Optional[Look]:
+        """Of the boundaries around `phase`, the latest look whose bytes are nearest to what is allocated."""
+        if allocated_bytes is None:
+            return None
+        found = [self._latest.get((device, kind)) for kind in _NEAREST.get(phase, ())]
+        looks = [look for look in found if look is not None]
+        return min(looks, key=lambda look: abs(look.allocated_bytes - allocated_bytes), default=None)
+
+    def _look(self, kind: str, phases: Phases, now_ns: int, *, finished: bool) -> dict[str, Look]:
+        if not self._lock.acquire(blocking=False):
+            self._looking = self._certain = False
+            return {}
+        begun = time.perf_counter_ns()
+        try:
+            owned = self._walk()
+            if self._readings.on_host:
+                looks = self._at_host(kind, phases, now_ns, owned)
+            else:
+                looks = self._at_devices(phases, now_ns, owned, finished)
+        finally:
+            self._lock.release()
+        spent = time.perf_counter_ns() - begun
+        self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
+        self._budget.spend(spent)
+        self._spent_ns += spent
+        return looks
+
+    def _walk(self) -> Owned:
+        walk = Walk(self._torch)
+        with self._torch._C.DisableTorchFunctionSubclass():
+            walk.roots(self._inventory.roots.modules())
+            walk.optimizers(self._inventory.optimizers())
+        return walk.owned
+
+    def _at_devices(self, phases: Phases, now_ns: int, owned: Owned, finished: bool) -> dict[str, Look]:
+        blocks = self._read_blocks()
+        if blocks is None:
+            self._certain = False
+            return {}
+        looks = {}
+        for device, found in blocks.items():
+            categories = self._births_of(device).classify(
+                found, owned.addresses.get(device, {}), phases.ended, certain=self._certain, step_ended=finished
+            )
+            looks[device] = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes)
+        return looks
+
+    def _births_of(self, device: str) -> Births:
+        births = self._births.get(device)
+        if births is None:
+            size = getattr(self._torch._C, "_cuda_getCublasWorkspaceSize", None)
+            births = Births(_WORKSPACES | {int(size())} if size is not None else _WORKSPACES)
+            self._births[device] = births
+        return births
+
+    def _read_blocks(self) -> Optional[dict[str, Blocks]]:
+        if not self._torch.cuda.is_initialized():
+            return None
+        if self._reader is None:
+            self._reader = BlockReader(self._torch)
+        return self._reader.read()
+
+    def _at_host(self, kind: str, phases: Phases, now_ns: int, owned: Owned) -> dict[str, Look]:
+        counters = self._readings.devices[0]
+        allocated = counters.read().get("allocated_bytes")
+        if allocated is None:
+            return {}
+        if kind == "forward_start":
+            self._host_at_forward = allocated
+        born = 0
+        if kind == "backward_start" and self._host_at_forward is not None:
+            born = allocated - self._host_at_forward
+        categories = host_categories(allocated, owned.host_bytes, born)
+        return {counters.device: Look(now_ns, phases.phase, phases.step, categories, None, allocated)}
+
+    def between(self, phases: Phases, now_ns: int) -> dict[str, Look]:
+        """Looks in mid-phase, from the agent's thread: at blocks only, no tensor is touched.
+
+        Where the phase's beginning was looked at, everything born since was born in it.
+        """
+        phase, begun_by = phases.phase, phases.begun_by
+        if not (self._looking and self._certain and begun_by) or self._readings.on_host:
+            return {}
+        if self._cost_ns and not self._budget.allows(self._cost_ns / _BOUNDARIES_A_STEP, now_ns):
+            return {}
+        if not self._lock.acquire(blocking=False):
+            return {}
+        begun = time.perf_counter_ns()
+        try:
+            blocks = self._read_blocks()
+            if blocks is None or phases.phase != phase or phases.begun_by != begun_by:
+                return {}
+            looks = {}
+            for device, found in blocks.items():
+                categories = self._births_of(device).classify(found, None, phase, certain=True, step_ended=False)
+                looks[device] = Look(now_ns, phase, phases.step, categories, found, found.allocated_bytes)
+            return looks
+        finally:
+            self._lock.release()
+            self._budget.spend(time.perf_counter_ns() - begun)
