@@ -375,10 +375,8 @@ class Agent:
             text=_text(error) if error is not None else "",
         )
         self._stop.set()
-        if self._server is not None:
-            self._server.wake()
-            if self._server.viewers:
-                thread.join(_GOODBYE_SECONDS)
+        self._wake()
+        thread.join(_GOODBYE_SECONDS)  # it tells its viewers and removes its socket, in much less
 
 
 def _text(error: BaseException) -> str:

@@ -1,0 +1,1 @@
+"""Small training scripts that `memtui demo` and the tests run; they know nothing of memtui."""
