@@ -49,11 +49,11 @@ def _clock(wall_ns: int) -> str:
 
 
 def _oom(event: Event, model: Optional[Model]) -> Optional[str]:
-    requested = _first(event, "requested_bytes", "request_bytes", "alloc_bytes", "size_bytes")
+    requested = _first(event, "asked_bytes")
     if requested is None:
         return None
     parts = [f"out of memory in {event.phase}, step {event.step:,}: asked for {units.size(requested)}"]
-    free = _first(event, "device_free_bytes", "free_bytes")
+    free = _first(event, "device_free_bytes")
     allocated = _first(event, "allocated_bytes")
     if free is not None:
         parts.append(f"driver free {units.size(free)}")
@@ -63,15 +63,15 @@ def _oom(event: Event, model: Optional[Model]) -> Optional[str]:
 
 
 def _new_peak(event: Event, model: Optional[Model]) -> Optional[str]:
-    peak = _first(event, "allocated_peak_bytes", "peak_bytes", "allocated_bytes")
+    peak = _first(event, "allocated_peak_bytes")
     return None if peak is None else f"new peak allocated {units.size(peak)}, {event.phase}"
 
 
 def _state(event: Event, model: Optional[Model]) -> Optional[str]:
-    grown = _first(event, "optimizer_state_bytes", "state_bytes", "optimizer_state")
+    grown = _first(event, "state_bytes")
     if grown is None:
         return None
-    parameters = _first(event, "trainable_bytes", "parameter_bytes", "parameters")
+    parameters = _first(event, "parameter_bytes")
     if parameters is None and model is not None and event.device is not None:
         parameters = sum(optimizer.trainable_bytes.get(event.device, 0) for optimizer in model.optimizers)
     factor = f", {grown / parameters:.1f} x parameters" if parameters else ""
@@ -79,7 +79,7 @@ def _state(event: Event, model: Optional[Model]) -> Optional[str]:
 
 
 def _retry(event: Event, model: Optional[Model]) -> Optional[str]:
-    count = _first(event, "num_alloc_retries", "retries")
+    count = _first(event, "num_alloc_retries")
     total = "" if count is None else f" ({count:,} so far)"
     return f"allocation retried after the cache was given back{total}, {event.phase}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Literal, Optional
+from typing import Literal, Optional, Union
 
 from memtui.wire.frames import (
     BlockSummary,
@@ -41,6 +41,9 @@ PAIRING_NS = 2_000_000_000
 
 #: A settled pair is preferred to newer ones for so long.
 SETTLED_FOR_NS = 10_000_000_000
+
+#: What an agent says to a session.
+Message = Union[Hello, Frame, Event, Model, Bye]
 
 Connection = Literal["none", "connected", "lost", "refused"]
 
@@ -120,17 +123,23 @@ class Session:
             return
         self.revision += 1
 
-    def _apply_hello(self, hello: Hello) -> None:
+    def _apply_bye(self, bye: Bye) -> bool:
+        before = self.end or End(bye.time_ns)
+        self.end = replace(before, exception=bye.exception or before.exception, text=bye.text or before.text)
+        return True
+
+    def _apply_hello(self, hello: Hello) -> bool:
         if self.hello is not None and (hello.pid, hello.started_ns) != (self.hello.pid, self.hello.started_ns):
             self.frame = None  # an agent started afresh counts its frames from the beginning
         self.hello = hello
         if self.pid is None:
             self.pid = hello.pid
+        return True
 
-    def _apply_frame(self, frame: Frame, received_ns: int) -> None:
+    def _apply_frame(self, frame: Frame, received_ns: int) -> bool:
         before = self.frame
         if before is not None and frame.sequence <= before.sequence:
-            return  # part of a history that was sent again after a reconnection
+            return False  # part of a history that was sent again after a reconnection
         for device in frame.devices:
             self._apply_device_frame(frame, device)
         if before is not None and frame.step > before.step:
@@ -138,6 +147,7 @@ class Session:
         if self._records:
             self.phases.append(frame.phase_since_ns, frame.phase, frame.time_ns)
         self.frame, self.frame_received_ns = frame, received_ns
+        return True
 
     def _apply_device_frame(self, frame: Frame, device: DeviceFrame) -> None:
         name = device.device
@@ -158,7 +168,8 @@ class Session:
                 looks.append((device.classification, measured_ns))
             if device.classification.categories.get("optimizer_state", 0) > 0:
                 self.steps.optimizer_state_since(measured_ns)
-        if self.steps.first is None and self.steps.state_since_ns is None:
+        state_ns = self.steps.state_since_ns
+        if self.steps.first is None and (state_ns is None or frame.time_ns < state_ns):
             self._first_steps.setdefault(name, FirstStep()).add(frame, device)
 
     def _apply_step(self, frame: Frame) -> None:
@@ -176,23 +187,25 @@ class Session:
         ]
         self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
 
-    def _apply_event(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> bool:
         # After a reconnection the agent sends its events again.
         for held in reversed(self.events):
             if held.time_ns < event.time_ns:
                 break
             if held == event:
-                return
+                return False
         self.events.append(event)
         if event.name == "optimizer_state_appeared":
             self.steps.optimizer_state_since(event.time_ns)
+        return True
 
-    def _apply_model(self, model: Model) -> None:
-        if self.model is not None and model.time_ns < self.model.time_ns:
-            return
+    def _apply_model(self, model: Model) -> bool:
+        if self.model is not None and model.time_ns <= self.model.time_ns:
+            return False
         self.model = model
         if any(sum((optimizer.state_bytes or {}).values()) for optimizer in model.optimizers):
             self.steps.optimizer_state_since(model.time_ns)
+        return True
 
     # What the viewer measures itself
 

@@ -2,28 +2,193 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import time
-from typing import Callable, Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
+from memtui.session.readings import DriverReading
 from memtui.session.session import Session
+
+from .agent_socket import AgentReader, find_agent
+from .driver_poller import DriverPoller
+from .host import HostSource
+from .log_writer import LogWriter
+from .program import ExitStatus, ProgramError
+from .program_link import ProgramLink
+from .relatives import choose_agent
+
+_HOST_SECONDS = 1.0
+#: Without an agent by then, the process is told to be one without PyTorch.
+_AGENT_PATIENCE_NS = 10_000_000_000
 
 
 class Monitor:
-    """Owns the sources of one process and its session; all of it in one event loop."""
+    """Owns the sources of one process and its session; everything happens in one event loop.
+
+    With `supervised` the process was started by `memtui run`: `program` is its terminal and its end, and the agent is
+    looked for in it and in what it starts (a launcher's ranks). Otherwise the agent is that of `pid` itself.
+    """
 
     replay = False
 
-    def __init__(self, pid: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        pid: int,
+        *,
+        supervised: bool = False,
+        collect: bool = True,
+        log: Optional[LogWriter] = None,
+        label: str = "",
+    ) -> None:
+        self.pid = pid
         self.session = Session(pid)
-        self.program = None
-        self.on_change: Optional[Callable[[], None]] = None  # called after each change, throttled by the consumer
+        self.session.program = label
+        self.program: Optional[ProgramLink] = ProgramLink(pid, self._program_ended) if supervised else None
+        self.on_change: Optional[Callable[[], None]] = None  # called after each change; the consumer throttles
+        self._collect = collect
+        self._log = log
+        self._host = HostSource(pid)
+        self._driver = DriverPoller(lambda: self.session.pid, self._uuids, self._take_driver)
+        self._reader = AgentReader(self.session, self._agent_path, self._alive, self._take)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = asyncio.Event()
+        self._agent_pid: Optional[int] = None
+        self._begun_ns = time.monotonic_ns()
+        self._end_told = False
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
         return time.monotonic_ns()
 
     async def start(self) -> None:
-        """Starts the sources; returns at once."""
+        """Starts the sources; returns at once but for the connection to the supervisor."""
+        if self.program is not None:
+            try:
+                await self.program.open(collect=self._collect)
+            except ProgramError as error:
+                self.session.notice("program", str(error))
+                self.program = None
+        self._tasks = [asyncio.create_task(self._watch_host()), asyncio.create_task(self._watch_agent())]
+        self._driver.start()
+        self._changed()
 
     async def stop(self) -> None:
-        """Stops the sources; the program goes on."""
+        """Stops the sources and closes the log; the program goes on."""
+        self._driver.stop()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self.program is not None:
+            self.program.close()
+        if self._log is not None:
+            self._log.close()
+
+    async def ended(self) -> None:
+        """Waits until the process is gone."""
+        await self._stopped.wait()
+
+    # Sources
+
+    async def _watch_agent(self) -> None:
+        await self._reader.run()
+        self._changed()
+
+    async def _watch_host(self) -> None:
+        while True:
+            reading = self._host.read()
+            self.session.apply_host(reading)
+            if self._log is not None:
+                self._log.reading(reading)
+                if self._log.trouble:
+                    self.session.notice("log", self._log.trouble)
+            if not reading.alive:
+                await self._gone(reading.zombie)
+                return
+            self._tell_missing_agent()
+            self._changed()
+            await asyncio.sleep(_HOST_SECONDS)
+
+    async def _gone(self, zombie: bool) -> None:
+        # The agent's last words and the supervisor's status are on their way.
+        await asyncio.sleep(0.3)
+        if self.session.pid != self.pid and self.program is not None and self.program.running:
+            return  # a rank is gone, and what started it still runs
+        self._finish("its parent has not collected it yet" if zombie and self.program is None else "")
+
+    def _program_ended(self, status: Optional[ExitStatus], reason: str) -> None:
+        if status is None:
+            if reason:
+                self.session.notice("program", reason)
+            self._changed()
+            return
+        code = -status.signal if status.signal is not None else status.code
+        # What the agent had to say of the end comes through another socket, perhaps a moment later.
+        asyncio.get_running_loop().call_later(0.2, self._finish, "", code)
+
+    def _finish(self, text: str = "", exit_status: Optional[int] = None) -> None:
+        self.session.ended(time.monotonic_ns(), exit_status, text)
+        if self._log is not None and self.session.end is not None and not self._end_told:
+            self._log.end(self.session.end)
+            self._end_told = self.session.end.exit_status is not None or self.program is None
+        self._stopped.set()
+        self._changed()
+
+    def _take(self, message: Any, received_ns: int) -> None:
+        if not self.session.apply(message, received_ns):
+            return
+        if self._log is not None:
+            self._log.message(message, self.session)
+        if self._agent_pid is not None and self.session.pid != self._agent_pid:
+            self.session.pid = self._agent_pid
+            self._host = HostSource(self._agent_pid)
+        self._changed()
+
+    def _take_driver(self, reading: DriverReading) -> None:
+        self.session.apply_driver(reading)
+        if self._log is not None:
+            self._log.reading(reading)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+    # Questions of the sources
+
+    def _agent_path(self) -> Any:
+        if self.program is None:
+            self._agent_pid = self.pid
+        elif self._agent_pid is None or not _exists(self._agent_pid):
+            self._agent_pid = choose_agent(self.pid)
+        return None if self._agent_pid is None else find_agent(self._agent_pid)
+
+    def _alive(self) -> bool:
+        if self.session.end is not None:
+            return False
+        if self.program is not None:
+            return self.program.running
+        return self._host.read().alive
+
+    def _uuids(self) -> Optional[tuple[str, ...]]:
+        """The devices to ask the driver for; all of them where no agent says which are used."""
+        hello = self.session.hello
+        if hello is None:
+            return None
+        return tuple(device.uuid for device in hello.devices if device.uuid)
+
+    def _tell_missing_agent(self) -> None:
+        if self.session.hello is not None or self.session.connection == "refused":
+            self.session.notice("agent")
+        elif time.monotonic_ns() - self._begun_ns > _AGENT_PATIENCE_NS:
+            self.session.notice(
+                "agent", "no PyTorch in this process so far: it is monitored as the driver and the system see it"
+            )
+
+
+def _exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,158 @@
+"""The reader of an agent's socket: connects, checks who answers, decodes, and comes back after a break."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+from memtui.session.session import Session
+from memtui.wire import codec, paths
+from memtui.wire.frames import PROTOCOL, Hello, Refusal, Request
+
+_CONNECT_SECONDS = 3.0
+_GREETING_SECONDS = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_CHUNK = 1 << 18
+
+
+class AgentError(Exception):
+    """The agent cannot be read; the message is one line for the user."""
+
+
+class AgentRefused(AgentError):
+    """The agent and this viewer do not understand each other: trying again is of no use."""
+
+
+def find_agent(pid: int) -> Optional[pathlib.Path]:
+    """The socket of the agent of process `pid` of this user; None where there is none."""
+    return paths.find_sockets("agent").get(pid)
+
+
+def check_owner(path: pathlib.Path) -> None:
+    """Raises AgentError where `path` is not a socket of this user (root reads everybody's)."""
+    try:
+        info = os.lstat(path)
+    except OSError as error:
+        raise AgentError(f"no agent at {path}: {error.strerror}") from None
+    if not stat.S_ISSOCK(info.st_mode):
+        raise AgentError(f"{path} is not a socket")
+    if info.st_uid != os.geteuid() and os.geteuid() != 0:
+        raise AgentError(f"{path} belongs to another user")
+
+
+class AgentReader:
+    """Feeds a session from the agent of one process, for as long as `alive` says that it lives."""
+
+    def __init__(
+        self,
+        session: Session,
+        path: Callable[[], Optional[pathlib.Path]],
+        alive: Callable[[], bool],
+        received: Callable[[Any, int], None],
+    ) -> None:
+        self._session, self._path, self._alive, self._received = session, path, alive, received
+
+    async def run(self) -> None:
+        """Reads until the process is gone or refuses; each break is told to the session and tried again."""
+        pause = _FIRST_PAUSE
+        while True:
+            before = self._session.hello
+            try:
+                await self._read_once()
+                text = "the agent closed the connection; the process lives"
+            except AgentRefused as error:
+                self._session.set_connection("refused", str(error))
+                return
+            except (AgentError, codec.CodecError, OSError) as error:
+                text = _reason(error)
+            if not self._alive() or self._session.end is not None:
+                return
+            self._session.set_connection("lost" if self._session.hello is not None else "none", text)
+            # Where there was no socket, looking for one costs next to nothing, and the first seconds matter.
+            fresh = self._session.hello is not before or self._path() is None
+            pause = 2 * _FIRST_PAUSE if fresh else min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+
+    async def _read_once(self) -> None:
+        path = self._path()
+        if path is None:
+            seen = self._session.hello is not None
+            raise AgentError("the agent's socket is gone" if seen else "no agent in the process yet")
+        check_owner(path)
+        reader, writer = await _connect(path)
+        try:
+            writer.write(codec.encode(Request("hello", PROTOCOL, history=True)))
+            splitter = codec.Splitter()
+            greeted = False
+            while True:
+                waiting = reader.read(_CHUNK)
+                data = await (waiting if greeted else asyncio.wait_for(waiting, _GREETING_SECONDS))
+                if not data:
+                    return
+                now = time.monotonic_ns()
+                for body in splitter.feed(data):
+                    self._take(codec.decode(body), greeted, now)
+                    greeted = True
+        except asyncio.TimeoutError:
+            raise AgentError("the agent does not answer: the program is stopped, or what listens is no agent") from None
+        finally:
+            writer.close()
+
+    def _take(self, message: object, greeted: bool, now_ns: int) -> None:
+        if isinstance(message, Refusal):
+            raise AgentRefused(message.reason)
+        if not greeted:
+            if not isinstance(message, Hello):
+                raise AgentError("what listens on the agent's socket is no memtui agent")
+            if message.protocol != PROTOCOL:
+                raise AgentRefused(version_text(message))
+        if isinstance(message, Hello):
+            self._session.set_connection("connected")
+        self._received(message, now_ns)
+
+
+def version_text(hello: Hello) -> str:
+    """Why an agent of another protocol cannot be read, and what to do."""
+    newer = hello.protocol > PROTOCOL
+    age = "newer" if newer else "older"
+    fix = "upgrade this memtui" if newer else "use the memtui that started it, or restart the program"
+    return (
+        f"the agent in process {hello.pid} is {age} than this viewer "
+        f"(memtui {hello.agent}, protocol {hello.protocol}; this one speaks {PROTOCOL}): {fix}"
+    )
+
+
+async def _connect(path: pathlib.Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(os.fspath(path)), _CONNECT_SECONDS)
+    except asyncio.TimeoutError:
+        raise AgentError("the agent does not accept connections: the program is stopped") from None
+    except ConnectionRefusedError:
+        raise AgentError(f"nobody listens on {path}: the agent is gone") from None
+    peer = _peer_uid(writer.get_extra_info("socket"))
+    if peer not in (None, os.geteuid()) and os.geteuid() != 0:
+        writer.close()
+        raise AgentError(f"what listens on {path} belongs to another user")
+    return reader, writer
+
+
+def _peer_uid(connection: socket.socket) -> Optional[int]:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    size = struct.calcsize("3i")
+    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, codec.CodecError):
+        return f"the agent sent something that is no frame ({error}); connecting again"
+    if isinstance(error, OSError) and error.strerror:
+        return f"the agent cannot be read: {error.strerror}"
+    return str(error)

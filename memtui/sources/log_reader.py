@@ -1,0 +1,150 @@
+"""Reading a log: its lines in order of time, and a session at any instant of it."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import re
+from typing import Any, BinaryIO
+
+from memtui.session.session import Session
+
+from .log_format import FORMAT, VERSION, LogError, read_driver, read_end, read_frame, read_host, read_message
+
+_TIME = re.compile(rb'\{"kind":"([a-z]+)","time_ns":(\d+)')
+_FIRST_LINE_BYTES = 4096
+#: Lines between two copies of the session: going back costs at most so many lines again.
+_CHECKPOINT_LINES = 1000
+
+
+def open_log(path: str) -> BinaryIO:
+    """The file, if it is a log of a version this program knows; raises LogError."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - the reader keeps it
+        first = file.readline(_FIRST_LINE_BYTES)
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        head = json.loads(first)
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        file.close()
+        raise LogError(f"{path} is not a memtui log (they are written by --log)")
+    if head.get("version") != VERSION:
+        file.close()
+        raise LogError(
+            f"{path} was written by {head.get('written_by', 'another memtui')}: this one reads version {VERSION}"
+        )
+    return file
+
+
+class LogReader:
+    """A log by time. Reading it all takes some 50 µs a line; `session_at` some tens of milliseconds."""
+
+    def __init__(self, path: str) -> None:
+        """Opens and indexes `path`; raises LogError."""
+        self._file = open_log(path)
+        self.broken_lines = 0
+        # Lines were written as they came; a history that an agent sent late is older than what was read meanwhile.
+        index = sorted(self._scan())
+        self._times = [time_ns for time_ns, _ in index]
+        self._offsets = [offset for _, offset in index]
+        self._frames = [time_ns for time_ns in self._times if time_ns]
+        if not self._frames:
+            raise LogError(f"{path} holds no figures: nothing was recorded")
+        self._checkpoints: list[tuple[int, Session]] = []  # (lines applied, the session then)
+        self.whole = Session()
+        self._load()
+
+    @property
+    def start_ns(self) -> int:
+        """The first instant of the log."""
+        return self._frames[0]
+
+    @property
+    def end_ns(self) -> int:
+        """The last instant of the log."""
+        return self._frames[-1]
+
+    def session_at(self, time_ns: int) -> Session:
+        """The session as it was at `time_ns`; its series are those of the whole log."""
+        count = bisect.bisect_right(self._times, time_ns)
+        if count == len(self._times):
+            return self.whole
+        place = bisect.bisect_right([applied for applied, _ in self._checkpoints], count) - 1
+        applied, checkpoint = self._checkpoints[place]
+        session = checkpoint.snapshot()
+        for line in range(applied, count):
+            self._apply(session, line)
+        return session
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _scan(self) -> list[tuple[int, int]]:
+        found = []
+        offset = self._file.tell()
+        greeted = False
+        for line in self._file:
+            match = _TIME.match(line)
+            if not line.endswith(b"\n"):
+                break  # cut off when the viewer was killed
+            if match is None:
+                self.broken_lines += 1
+            else:
+                # What says who the program is counts from the beginning on, whenever it was said.
+                first = match[1] == b"hello" and not greeted
+                greeted = greeted or first
+                found.append((0 if first else int(match[2]), offset))
+            offset += len(line)
+        return found
+
+    def _load(self) -> None:
+        for line in range(len(self._times)):
+            if line % _CHECKPOINT_LINES == 0:
+                self._checkpoints.append((line, self.whole.snapshot()))
+            self._apply(self.whole, line)
+        if self.broken_lines:
+            self.whole.notice("log", f"{self.broken_lines:,} lines of the log cannot be read")
+
+    def _apply(self, session: Session, line: int) -> None:
+        self._file.seek(self._offsets[line])
+        try:
+            plain = json.loads(self._file.readline())
+            apply_line(session, plain)
+        except (ValueError, LogError):
+            self.broken_lines += session is self.whole
+
+
+def apply_line(session: Session, plain: Any) -> None:
+    """Gives a line of a log to a session; raises LogError. A kind that is not known is a newer memtui's: ignored."""
+    if not isinstance(plain, dict):
+        raise LogError("not an object")
+    kind = plain.get("kind")
+    if kind == "frame":
+        frame = read_frame(plain)
+        session.apply(frame, frame.time_ns)
+    elif kind in {"hello", "model", "event", "bye"}:
+        message = read_message(plain)
+        session.apply(message, message.time_ns)
+    elif kind == "driver":
+        session.apply_driver(read_driver(plain))
+    elif kind == "host":
+        session.apply_host(read_host(plain))
+    elif kind == "end":
+        session.end = read_end(plain)
+        session.revision += 1
+
+
+def is_log(path: str) -> bool:
+    """Whether `path` begins like a log."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        open_log(path).close()
+    except LogError:
+        return False
+    return True

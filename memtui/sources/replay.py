@@ -1,0 +1,60 @@
+"""A recorded session, as a monitor that can be moved through time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Callable, Optional
+
+from memtui.session.session import Session
+
+from .log_format import LogError
+from .log_reader import LogReader, open_log
+
+
+class Replay:
+    """A log shown at one instant; `session` is another object after each `seek`."""
+
+    replay = True
+    program = None
+
+    def __init__(self, path: str) -> None:
+        """Checks that `path` is a log; raises LogError. Its content is read by `start`."""
+        open_log(path).close()
+        self.path = path
+        self.session = Session()
+        self.on_change: Optional[Callable[[], None]] = None
+        self.start_ns = self.end_ns = 0
+        self._cursor_ns = 0
+        self._reader: Optional[LogReader] = None
+
+    def now_ns(self) -> int:
+        """The instant that is shown, on the recorded machine's monotonic clock."""
+        return self._cursor_ns
+
+    async def start(self) -> None:
+        """Reads the log, in a thread; then shows its end. A log that cannot be read is told as a notice."""
+        try:
+            self._reader = await asyncio.to_thread(LogReader, self.path)
+        except LogError as error:
+            self.session.notice("log", str(error))
+        else:
+            self.start_ns, self.end_ns = self._reader.start_ns, self._reader.end_ns
+            self.seek(self.end_ns)
+        self._changed()
+
+    async def stop(self) -> None:
+        """Closes the log."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def seek(self, time_ns: int) -> None:
+        """Shows the session as it was at `time_ns`, clamped to the log."""
+        if self._reader is None:
+            return
+        self._cursor_ns = max(self.start_ns, min(time_ns, self.end_ns))
+        self.session = self._reader.session_at(self._cursor_ns)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
