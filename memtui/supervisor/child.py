@@ -9,7 +9,7 @@ import signal
 import struct
 import termios
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from memtui.supervisor.request import StartRequest
 
@@ -29,8 +29,7 @@ class StartError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Child:
+class Child(NamedTuple):
     """A started program that waits to be let go."""
 
     pid: int
@@ -39,14 +38,15 @@ class Child:
     master: int | None
     #: The program's side, kept open so that the terminal outlives a program that closes its own descriptors.
     slave: int | None
-    _go: int
-    _errors: int
+    #: Writing to the first lets it go; the second tells what went wrong, or closes.
+    go: int
+    errors: int
 
     def let_go(self) -> None:
         """Let the program execute; raises StartError where the system refuses, and reaps what is left then."""
-        os.write(self._go, b"g")
-        os.close(self._go)
-        with open(self._errors, "rb") as errors:
+        os.write(self.go, b"g")
+        os.close(self.go)
+        with open(self.errors, "rb") as errors:
             report = errors.read()
         if report:
             os.waitpid(self.pid, 0)
@@ -55,8 +55,8 @@ class Child:
 
     def abandon(self) -> None:
         """End the waiting process before it has executed anything."""
-        os.close(self._go)
-        os.close(self._errors)
+        os.close(self.go)
+        os.close(self.errors)
         os.waitpid(self.pid, 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
 
 from memtui.supervisor import framing, messages
 from memtui.supervisor.messages import Kind
@@ -14,41 +13,42 @@ from memtui.supervisor.ring import CHUNK_BYTES, OutputRing
 MAX_FRAMES_AT_ONCE = 8
 
 
-@dataclass
 class Story:
-    """What there is to tell every viewer: the output, and the frames that follow certain bytes of it."""
+    """What there is to tell every viewer: the output, and the frames that follow certain bytes of it.
 
-    ring: OutputRing
-    #: The START frame; the program has been started before any viewer can connect.
-    start: bytes
-    #: The program is stopped by a signal.
-    stopped: bool = False
-    #: The EXIT frame and the offset it follows.
-    exit: tuple[int, bytes] | None = None
-    #: Nobody holds the terminal any more: nothing follows `ring.end`.
-    ended: bool = False
+    `start` is the START frame: the program has been started before any viewer can connect.
+    """
+
+    def __init__(self, ring: OutputRing, start: bytes) -> None:
+        self.ring = ring
+        self.start = start
+        #: The program is stopped by a signal.
+        self.stopped = False
+        #: The EXIT frame and the offset it follows.
+        self.exit: tuple[int, bytes] | None = None
+        #: Nobody holds the terminal any more: nothing follows `ring.end`.
+        self.ended = False
 
 
-@dataclass(eq=False)  # two connections are never the same viewer
 class Viewer:
     """A connection that gets the retained output, then the live stream, at whatever pace it reads.
 
     It holds one frame at most besides small notices: what it has not read stays in the ring, or is lost to it.
     """
 
-    socket: socket.socket
-    story: Story
-    greeted: bool = False
-    _decoder: framing.Decoder = field(default_factory=framing.Decoder)
-    _outgoing: bytearray = field(default_factory=bytearray)
-    _position: int = 0
-    _told_exit: bool = False
-    _told_end: bool = False
+    def __init__(self, connection: socket.socket, story: Story) -> None:
+        self.socket = connection
+        self._story = story
+        self._greeted = False
+        self._decoder = framing.Decoder()
+        self._outgoing = bytearray()
+        self._position = story.ring.start
+        self._told_exit = False
+        self._told_end = False
 
     def greet(self) -> None:
         """Queue the hello and the program's start."""
-        ring = self.story.ring
-        self._position = ring.start
+        ring = self._story.ring
         self._outgoing += messages.write(
             Kind.HELLO,
             protocol=messages.PROTOCOL,
@@ -56,17 +56,17 @@ class Viewer:
             supervisor_pid=os.getpid(),
             history_start=ring.start,
             history_end=ring.end,
-            exited=self.story.exit is not None,
+            exited=self._story.exit is not None,
         )
-        self._outgoing += self.story.start
-        if self.story.stopped:
+        self._outgoing += self._story.start
+        if self._story.stopped:
             self.tell_stopped()
 
     def tell_stopped(self) -> None:
         """Queue whether the program is stopped."""
         # A viewer that has stopped reading learns of the latest state when it comes back, not of every change.
         if len(self._outgoing) < 2 * CHUNK_BYTES:
-            self._outgoing += messages.write(Kind.STOPPED, stopped=self.story.stopped)
+            self._outgoing += messages.write(Kind.STOPPED, stopped=self._story.stopped)
 
     def send(self) -> bool:
         """Send what the socket takes now; whether something is left to send. Raises OSError when the peer is gone."""
@@ -81,12 +81,12 @@ class Viewer:
         return True
 
     def _next_frame(self) -> bool:
-        ring = self.story.ring
+        ring = self._story.ring
         # Output forgotten before it was sent: the viewer sees the gap in the offsets.
         self._position = max(self._position, ring.start)
         limit = ring.end
-        if self.story.exit is not None and not self._told_exit:
-            limit, frame = self.story.exit
+        if self._story.exit is not None and not self._told_exit:
+            limit, frame = self._story.exit
             if self._position >= limit:
                 self._told_exit = True
                 self._outgoing += frame
@@ -96,7 +96,7 @@ class Viewer:
             self._outgoing += messages.write_output(self._position, data)
             self._position += len(data)
             return True
-        if self.story.ended and self._told_exit and not self._told_end:
+        if self._story.ended and self._told_exit and not self._told_end:
             self._told_end = True
             self._outgoing += messages.write(Kind.END)
             return True
@@ -111,11 +111,11 @@ class Viewer:
         if not data:
             return None
         frames = self._decoder.feed(data)
-        if frames and not self.greeted:
+        if frames and not self._greeted:
             kind, payload = frames.pop(0)
             hello = messages.read(payload) if kind == Kind.HELLO else {}
             if hello.get("protocol") != messages.PROTOCOL or hello.get("version") != messages.VERSION:
                 # Our own hello tells the viewer which version would be right.
                 raise messages.MessageError("no hello of this protocol and version")
-            self.greeted = True
+            self._greeted = True
         return frames

@@ -21,8 +21,10 @@ from memtui.tui.terminal.emulator import Emulator
 from memtui.tui.terminal.keys import encode_key, encode_paste
 from memtui.tui.terminal.screen import APPLICATION_CURSOR, BRACKETED_PASTE, FOCUS_REPORTS
 
-#: One look at the program in so many seconds: what a person follows, and 10 repaints a second at most.
+#: One look at the program in so many seconds: what a person follows. A look that changes every line, as when text
+#: scrolls past, costs a repaint of the whole, and nobody reads it anyway.
 LOOK_SECONDS = 0.1
+LOOK_SECONDS_SCROLLING = 0.2
 
 #: Parsed at one look; the rest waits for the next, or is skipped when too much waits.
 LOOK_BYTES = 32 * 1024
@@ -106,7 +108,8 @@ class OutputPane(Widget, can_focus=True):
         self._asked = False
         #: Output dropped since the last that was parsed.
         self._gap_bytes = 0
-        self._base = Style()
+        #: The widget's own style, under every pen; None until it is asked for again.
+        self._base: Style | None = None
         self._styles: dict[Pen, Style] = {}
 
     # From the program
@@ -152,8 +155,8 @@ class OutputPane(Widget, can_focus=True):
         self._announce_gap()
         self._parse(LOOK_BYTES if self._shown else HIDDEN_BYTES)
         self._asked = False
-        self._refresh_dirty()
-        self._cooling = self.set_timer(LOOK_SECONDS, self._cooled) if self.is_attached else None
+        pause = LOOK_SECONDS_SCROLLING if self._refresh_dirty() else LOOK_SECONDS
+        self._cooling = self.set_timer(pause, self._cooled) if self.is_attached else None
 
     def _cooled(self) -> None:
         self._cooling = None
@@ -196,9 +199,9 @@ class OutputPane(Widget, can_focus=True):
         """One line of the view."""
         screen = self._emulator.screen
         width = self.size.width
-        base = self.rich_style
-        if base != self._base:
-            self._base = base
+        base = self._base
+        if base is None:
+            base = self._base = self.rich_style
             self._styles.clear()
         number = self._top + y
         strip = Strip([Segment(text, self._style(pen)) for text, pen in self._runs(number)])
@@ -209,6 +212,11 @@ class OutputPane(Widget, can_focus=True):
         elif number - screen.scrolled == self._cursor_row and self._cursor_visible:
             strip = self._with_cursor(strip, min(screen.cursor.x, width - 1), width)
         return strip
+
+    def notify_style_update(self) -> None:
+        """The theme or the focus has changed the widget's own colours."""
+        super().notify_style_update()
+        self._base = None
 
     @property
     def _top(self) -> int:
@@ -235,7 +243,7 @@ class OutputPane(Widget, can_focus=True):
         if style is None:
             if len(self._styles) >= _MAX_STYLES:
                 self._styles.clear()
-            style = self._base + pen_style(pen)
+            style = (self._base or Style()) + pen_style(pen)
             self._styles[pen] = style
         return style + _REVERSED if self._emulator.screen.reversed else style
 
@@ -243,14 +251,15 @@ class OutputPane(Widget, can_focus=True):
         under = strip.crop(x, x + 1)
         segments = list(under)
         text = segments[0].text if segments else " "
-        style = segments[0].style if segments and segments[0].style else self._base
+        style = segments[0].style if segments and segments[0].style else Style()
         return _overlay(strip, text, x, width, style + Style(reverse=not style.reverse))
 
-    def _refresh_dirty(self) -> None:
+    def _refresh_dirty(self) -> bool:
+        """Have the changed lines drawn; whether that is all of them."""
         screen = self._emulator.screen
         if not self._shown:
             screen.dirty.clear()  # all of it is drawn when it is shown
-            return
+            return False
         first = screen.scrolled - len(screen.history)
         if self._anchor is not None and self._anchor < first:
             self._anchor = first  # what was in view is forgotten
@@ -266,8 +275,10 @@ class OutputPane(Widget, can_focus=True):
         screen.dirty.clear()
         if len(rows) >= self.size.height:
             self.refresh()
-        elif rows:
+            return True
+        if rows:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in rows))
+        return False
 
     # Events
 
