@@ -1,0 +1,1 @@
+"""The terminal interface: the only package of the project that imports Textual."""

@@ -1,0 +1,165 @@
+"""The application: a feed on a screen, themes, commands, and how it is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal, Optional
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from . import glyphs as glyph_sets
+from . import palette
+from .feed import BuildView, Feed
+from .look import Look, choose, make, textual_theme
+from .palette import Colors
+from .screens.monitor import MonitorScreen
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the interface was left: the program still runs, was stopped from here, or had ended by itself."""
+
+    kind: Literal["detach", "stop", "ended"]
+
+
+class MemtuiApp(App[Outcome], inherit_bindings=False):
+    """Shows one feed. The feed is started and stopped with the app; the program is not."""
+
+    CSS_PATH = "memtui.tcss"
+    TITLE = "memtui"
+    ALLOW_SELECT = False
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", show=False),
+        Binding("ctrl+z", "suspend_process", "suspend"),
+        Binding("ctrl+p", "command_palette", "commands"),
+        Binding("t", "next_theme", "next theme"),
+        Binding("g", "glossary", "glossary"),
+        Binding("question_mark,f1,h", "help", "help"),
+    ]
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        build: Optional[BuildView] = None,
+        theme: str | None = None,
+        device: str | None = None,
+        ascii_only: bool | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = os.environ if environment is None else environment
+        colors = choose(theme, environment)
+        # Textual takes NO_COLOR to mean shades of grey; with the terminal's own colours it leaves them all out.
+        super().__init__(ansi_color=True if colors.mono else None)
+        self.feed = feed
+        self._only_mono = bool(environment.get("NO_COLOR"))
+        if ascii_only is None:
+            encoding = glyph_sets.stdout_encoding(getattr(sys.__stdout__, "encoding", None))
+            self._glyphs = glyph_sets.detect(environment, encoding)
+        else:
+            self._glyphs = glyph_sets.ASCII if ascii_only else glyph_sets.UNICODE
+        for each in palette.BY_NAME.values():
+            self.register_theme(textual_theme(each))
+        self.look = make(colors, self._glyphs, self.console.color_system)
+        self.theme = self.look.colors.name
+        if build is None:
+            from memtui.analysis.build import build_view
+
+            build = build_view
+        self.monitor = MonitorScreen(feed, build, self.look, device)
+
+    def get_default_screen(self) -> Screen[None]:
+        """The monitor."""
+        return self.monitor
+
+    async def on_mount(self) -> None:
+        """Starts the sources after the first paint, which must not wait for them."""
+        self.call_after_refresh(self._start)
+
+    async def _start(self) -> None:
+        await self.feed.start()
+
+    async def on_unmount(self) -> None:
+        """Stops the sources."""
+        await self.feed.stop()
+
+    # Themes
+
+    def use_colors(self, colors: Colors) -> None:
+        """Shows everything in another theme."""
+        if self._only_mono and not colors.mono:
+            self.monitor.say("NO_COLOR is set")
+            return
+        self.look = make(colors, self._glyphs, self.console.color_system)
+        self.ansi_color = True if self.look.colors.mono else None
+        self.theme = self.look.colors.name
+        self.monitor.set_look(self.look)
+        self.monitor.say(f"theme: {self.look.colors.name}")
+
+    def action_next_theme(self) -> None:
+        """The next theme of the list."""
+        names = [colors.name for colors in palette.THEMES]
+        place = names.index(self.look.colors.name) if self.look.colors.name in names else -1
+        self.use_colors(palette.THEMES[(place + 1) % len(names)])
+
+    # Pages
+
+    def action_help(self) -> None:
+        """The keys."""
+        from .screens.page import KEYS, PageScreen
+
+        self.push_screen(PageScreen(self.look, "keys", KEYS))
+
+    def action_glossary(self) -> None:
+        """All terms."""
+        from .screens.page import PageScreen, glossary_entries
+
+        self.push_screen(PageScreen(self.look, "glossary", glossary_entries()))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The command palette."""
+        yield SystemCommand("Quit", "leave the monitor", self.action_quit)
+        yield SystemCommand("Help", "all keys", self.action_help)
+        yield SystemCommand("Glossary", "all terms", self.action_glossary)
+        yield SystemCommand("Pause", "hold the screen still, or go on", self.monitor.action_pause)
+        yield SystemCommand("Picture", "save the screen as an SVG file here", self.action_picture)
+        for colors in palette.THEMES:
+            yield SystemCommand(f"Theme: {colors.name}", "change the colours", partial(self.use_colors, colors))
+        for choice in self.monitor.view.devices if self.monitor.view else ():
+            yield SystemCommand(
+                f"Device: {choice.device}", choice.name or "show it", partial(self.monitor.show_device, choice.device)
+            )
+
+    def action_picture(self) -> None:
+        """Saves the screen as it is without the palette."""
+        self.set_timer(0.2, self._save_picture)
+
+    def _save_picture(self) -> None:
+        try:
+            path = self.save_screenshot()
+        except OSError as error:
+            self.monitor.say(f"the picture could not be saved: {error.strerror or error}")
+        else:
+            self.monitor.say(f"saved as {path}")
+
+    # Leaving
+
+    async def action_quit(self) -> None:
+        """Leaves; asks first where a program was started from here and still runs."""
+        self.exit(Outcome("detach"))
+
+
+def run_app(
+    feed: Feed, *, build: Optional[BuildView] = None, theme: str | None = None, device: str | None = None
+) -> Outcome:
+    """Shows a feed until the user leaves; ValueError for an unknown theme."""
+    app = MemtuiApp(feed, build=build, theme=theme, device=device)
+    return app.run() or Outcome("detach")

@@ -1,0 +1,123 @@
+"""How the screen looks now: a theme, a set of characters, and the escape sequences that they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.theme import Theme
+
+from . import palette
+from .glyphs import Glyphs, plain
+from .palette import Colors
+from .rows import Row, Span, runs
+
+_SYSTEMS = {
+    "standard": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "truecolor": ColorSystem.TRUECOLOR,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """A theme and its characters, ready to draw with."""
+
+    colors: Colors
+    glyphs: Glyphs
+    color_system: str = "truecolor"
+    styles: Mapping[str, Style] = field(default_factory=dict, compare=False, repr=False)
+    codes: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def text(self, text: str) -> str:
+        """Text in characters that the terminal has."""
+        return text if self.glyphs.braille else plain(text)
+
+    def strip(self, row: Row) -> Strip:
+        """A row for Textual's compositor."""
+        width = len(row.text)
+        return Strip([Segment(text, self.styles[role]) for text, role in runs(row, 0, width)], width)
+
+    def sequence(self, rows: list[tuple[Span, Row]]) -> str:
+        """What a terminal must be sent to show these cells; each span's `y` and columns are the screen's.
+
+        A row comes with the screen column of its first cell in `Span.start` already taken off: see `Lines.placed`.
+        """
+        parts: list[str] = []
+        current = ""
+        for span, row in rows:
+            parts.append(f"\x1b[{span.y + 1};{span.start + 1}H")
+            for text, role in runs(row, 0, len(row.text)):
+                code = self.codes[role]
+                if code != current:
+                    parts.append(code)
+                    current = code
+                parts.append(text)
+        parts.append("\x1b[0m")
+        return "".join(parts)
+
+
+def make(colors: Colors, glyphs: Glyphs, color_system: str | None = "truecolor") -> Look:
+    """A look for a terminal with a colour system as rich names them; None is a terminal without colours."""
+    if color_system is None and not colors.mono:
+        colors = palette.MONO
+    if color_system == "standard" and not colors.mono:
+        colors = palette.SIXTEEN
+    styles = palette.styles(colors)
+    system = _SYSTEMS.get(color_system or "", ColorSystem.STANDARD)
+    codes = {role: _code(style, system) for role, style in styles.items()}
+    return Look(colors, glyphs, color_system or "none", styles, codes)
+
+
+def _code(style: Style, system: ColorSystem) -> str:
+    before = style.render("x", color_system=system).partition("x")[0]
+    # Each begins from nothing, so that no attribute of the one before stays.
+    return "\x1b[0;" + before[2:] if before else "\x1b[0m"
+
+
+def textual_theme(colors: Colors) -> Theme:
+    """The theme of what Textual draws itself: the command palette, dialogs, scroll bars."""
+    if colors.mono:
+        return Theme(
+            name=colors.name,
+            primary="ansi_default",
+            foreground="ansi_default",
+            background="ansi_default",
+            surface="ansi_default",
+            panel="ansi_default",
+            ansi=True,
+        )
+    return Theme(
+        name=colors.name,
+        primary=colors.accent,
+        secondary=colors.reserved,
+        accent=colors.accent,
+        warning=colors.warning,
+        error=colors.bad,
+        success=colors.good,
+        foreground=colors.text,
+        background=colors.background,
+        surface=colors.surface,
+        panel=colors.surface,
+        dark=colors.dark,
+    )
+
+
+def choose(wanted: str | None, environment: Mapping[str, str]) -> Colors:
+    """The theme to begin with: NO_COLOR, else what was asked for, else what COLORFGBG says safely, else dark.
+
+    Raises ValueError for a name that is no theme.
+    """
+    if environment.get("NO_COLOR"):
+        return palette.MONO
+    if wanted and wanted != "auto":
+        if wanted not in palette.BY_NAME:
+            raise ValueError(f"no theme {wanted!r}: " + ", ".join(colors.name for colors in palette.THEMES))
+        return palette.BY_NAME[wanted]
+    background = environment.get("COLORFGBG", "").rpartition(";")[2]
+    # 7 and 15 are the two whites; other values are read differently by different terminals.
+    return palette.LIGHT if background in ("7", "15") else palette.DARK

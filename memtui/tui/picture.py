@@ -1,0 +1,37 @@
+"""The screen as an SVG file, without a terminal: for documentation and for looking at it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Optional
+
+from .app import MemtuiApp
+from .feed import BuildView, Feed
+
+
+async def render(
+    feed: Feed,
+    width: int,
+    height: int,
+    *,
+    build: Optional[BuildView] = None,
+    theme: str = "dark",
+    keys: tuple[str, ...] = (),
+    ascii_only: bool = False,
+) -> str:
+    """An SVG of the app at a size and theme, after `keys` were pressed."""
+    app = MemtuiApp(feed, build=build, theme=theme, ascii_only=ascii_only, environment={})
+    async with app.run_test(size=(width, height)) as pilot:
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+        app.monitor.draw_changes(force=True)
+        await pilot.pause()
+        return app.export_screenshot(title="memtui", simplify=True)
+
+
+def save(feed: Feed, path: str, width: int, height: int, *, theme: str = "dark", keys: tuple[str, ...] = ()) -> None:
+    """Writes the SVG of `render` to `path`; raises OSError."""
+    svg = asyncio.run(render(feed, width, height, theme=theme, keys=keys))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(svg)

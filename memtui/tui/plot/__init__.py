@@ -1,0 +1,1 @@
+"""The chart as pure values: scales, columns aligned to time, and cells; nothing here knows of Textual."""

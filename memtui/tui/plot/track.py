@@ -1,0 +1,72 @@
+"""One series as columns that are aligned to time, so that a live picture moves in whole columns and never shimmers."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from memtui.session.history import Series
+
+Column = Optional[tuple[int, int]]
+
+#: A figure is taken to hold until the next sample for so long; after that there is a gap to see.
+HOLD_NS = 2_500_000_000
+
+
+class Track:
+    """The columns of one series; asks it only for what is new since the last time."""
+
+    def __init__(self) -> None:
+        self._series: Series | None = None
+        self._step = 0
+        self._first = 0
+        self._raw: list[Column] = []
+        self._newest_ns: int | None = None
+        self._held: tuple[int, int | None] = (0, None)
+
+    def columns(self, series: Series | None, first: int, count: int, step_ns: int) -> list[Column]:
+        """(min, max) of columns `first` to `first + count` of `step_ns` each; column n begins at n * step_ns.
+
+        Short gaps between samples are bridged with the value that held; long ones are None.
+        """
+        if series is None:
+            return [None] * count
+        self._update(series, first, count, step_ns)
+        return bridge(self._raw, max(1, HOLD_NS // step_ns))
+
+    def _update(self, series: Series, first: int, count: int, step_ns: int) -> None:
+        held = (len(series), series.first_time_ns)
+        same = series is self._series and step_ns == self._step and held[1] == self._held[1]
+        shift = first - self._first
+        if not same or not 0 <= shift < count or len(self._raw) != count or self._newest_ns is None:
+            self._raw = series.window(first * step_ns, (first + count) * step_ns, count)
+        else:
+            # Samples only ever come after the newest one; its own column may have grown.
+            changed = max(0, min(self._newest_ns // step_ns - first, count))
+            del self._raw[:shift]
+            if changed < count:
+                start = first + changed
+                self._raw[changed:] = series.window(start * step_ns, (first + count) * step_ns, count - changed)
+        self._series, self._step, self._first, self._held = series, step_ns, first, held
+        self._newest_ns = series.last_time_ns
+
+
+def bridge(columns: list[Column], longest: int) -> list[Column]:
+    """Columns with gaps of at most `longest` filled by what must have held there.
+
+    The value at the end of a bucket is not known, only its range: of that range the value nearest to the next bucket's.
+    A gap that is still open at the end is filled too, since the newest figure holds until the next.
+    """
+    if None not in columns:
+        return columns
+    result = list(columns)
+    last = -1
+    for place, column in enumerate(columns):
+        if column is None:
+            continue
+        if last >= 0 and 1 < place - last <= longest + 1:
+            before = columns[last]
+            assert before is not None
+            value = min(max(column[0], before[0]), before[1])
+            result[last + 1 : place] = [(value, value)] * (place - last - 1)
+        last = place
+    return result

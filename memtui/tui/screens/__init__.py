@@ -1,0 +1,1 @@
+"""The monitor's screen, and what opens over it."""

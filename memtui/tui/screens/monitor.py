@@ -1,0 +1,426 @@
+"""The screen: one process on one device, redrawn at most ten times a second."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Optional
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.analysis import glossary, units
+from memtui.analysis.view import View
+from memtui.tui import messages, roles
+from memtui.tui.feed import BuildView, Feed
+from memtui.tui.look import Look
+from memtui.tui.paint import paint
+from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
+from memtui.tui.widgets.bar import Bar
+from memtui.tui.widgets.chart import Chart, Readout
+from memtui.tui.widgets.events import Events
+from memtui.tui.widgets.evidence import Evidence
+from memtui.tui.widgets.figures import Figures
+from memtui.tui.widgets.header import Header, elapsed
+from memtui.tui.widgets.keys import Keys
+from memtui.tui.widgets.lines import Lines
+from memtui.tui.widgets.small import Small
+
+if TYPE_CHECKING:
+    from memtui.tui.widgets.output import OutputPane
+
+#: The chart is looked at so often; the figures every second time, since nobody reads ten numbers a second.
+TICK_S = 0.1
+VIEW_EVERY = 2
+
+#: Without anything new, the state ("no frame for 3 s") is looked at once in so many ticks.
+IDLE_EVERY = 10
+
+#: Of the time, drawing takes at most this share: a slow machine or terminal gets fewer frames.
+SHARE = 0.2
+
+MESSAGE_S = 4.0
+
+
+class MonitorScreen(Screen[None], inherit_bindings=False):
+    """The parts of the screen, what they show, and the keys that change it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p,space", "pause", "pause or go on"),
+        Binding("plus,equals_sign,z", "zoom(-1)", "zoom in"),
+        Binding("minus,x", "zoom(1)", "zoom out"),
+        Binding("left", "move(-1)", "back in time"),
+        Binding("right", "move(1)", "forward in time"),
+        Binding("shift+left,ctrl+left", "move(-10)", show=False),
+        Binding("shift+right,ctrl+right", "move(10)", show=False),
+        Binding("pageup", "page(-1)", "half a window back"),
+        Binding("pagedown", "page(1)", "half a window forward"),
+        Binding("home", "oldest", "the oldest figures"),
+        Binding("end", "live", "live"),
+        Binding("up", "row(-1)", "the figure above"),
+        Binding("down", "row(1)", "the figure below"),
+        Binding("escape", "escape", show=False),
+        Binding("y", "fit", "scale to the device or to the data"),
+        Binding("right_square_bracket,tab", "device(1)", "next device"),
+        Binding("left_square_bracket,shift+tab", "device(-1)", "previous device"),
+        Binding("1", "tab('memory')", "memory"),
+        Binding("2", "tab('events')", "events"),
+        Binding("3", "tab('output')", "output"),
+    ]
+
+    def __init__(self, feed: Feed, build: BuildView, look: Look, device: Optional[str] = None) -> None:
+        super().__init__()
+        self.feed, self.build, self.look = feed, build, look
+        self.device = device
+        self.device_chosen = device is not None
+        self.view: View | None = None
+        self.paused_ns: int | None = None
+        self.tab = "memory"
+        self.frames_drawn = 0
+        self.output: OutputPane | None = None
+        self._message: tuple[float, str] | None = None
+        self._tick_count = 0
+        self._revision: tuple[object, ...] = ()
+        self._next_allowed = 0.0
+        self._planned: object = None
+        self._evidence_wanted = 0
+        self.header = Header(look, id="header")
+        self.chart = Chart(look, id="chart")
+        self.figures = Figures(look, id="figures")
+        self.bar = Bar(look, id="bar")
+        self.evidence = Evidence(look, id="evidence")
+        self.event_strip = Events(look, id="event-strip")
+        self.event_list = Events(look, full=True, id="event-list")
+        self.keys = Keys(look, id="keys")
+        self.small = Small(look, id="small")
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom; the tabs' contents lie in the same place, one of them shown."""
+        yield self.header
+        with Vertical(id="memory"):
+            with Horizontal(id="top"):
+                yield self.chart
+                yield self.figures
+            yield self.bar
+            yield self.evidence
+            yield self.event_strip
+        self.event_list.display = False
+        yield self.event_list
+        yield self.keys
+        yield self.small
+
+    def on_mount(self) -> None:
+        """Begins to look at the feed."""
+        self._name_tabs()
+        self.refresh_view()
+        self._arrange()
+        self.set_interval(TICK_S, self.tick)
+
+    def on_resize(self) -> None:
+        """Divides the lines anew."""
+        width, height = self.app.size
+        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, "-small")
+        self._evidence_wanted = 0
+        self._arrange()
+
+    # Time
+
+    def now_ns(self) -> int:
+        """The instant that is shown: now, or when the screen was paused."""
+        return self.feed.now_ns() if self.paused_ns is None else self.paused_ns
+
+    def first_ns(self) -> int:
+        """The oldest instant there is anything of."""
+        device = self.device or ""
+        firsts = [
+            series.first_time_ns
+            for key in ("allocated_bytes", "reserved_bytes", "device_used_bytes")
+            if (series := self.feed.session.series(device, key)) is not None and series.first_time_ns is not None
+        ]
+        return min(firsts, default=self.now_ns())
+
+    def tick(self) -> None:
+        """Looks at the feed, and draws what changed; skipped while the last one's cost is not made up for."""
+        began = time.monotonic()
+        if began < self._next_allowed or not self.is_current or self.has_class("-small"):
+            return
+        self._tick_count += 1
+        self.draw_changes()
+        took = time.monotonic() - began
+        if took * (1 / SHARE) > TICK_S:
+            self._next_allowed = began + took / SHARE
+
+    def draw_changes(self, *, force: bool = False) -> None:
+        """Brings every visible part up to date."""
+        session = self.feed.session
+        revision = (id(session), session.revision)
+        new = revision != self._revision
+        due = self._tick_count % (VIEW_EVERY if new else IDLE_EVERY) == 0
+        if force or (due and self.paused_ns is None):
+            self._revision = revision
+            self.refresh_view()
+        if self.tab == "memory" and (self.paused_ns is None or force):
+            self._feed_chart()
+        self.header.status = self._status()
+        shown: list[Lines] = [self.header, self.keys]
+        if self.tab == "memory":
+            shown += [self.chart, self.figures, self.bar, self.evidence, self.event_strip]
+        elif self.tab == "events":
+            shown.append(self.event_list)
+        if paint(self, shown, self.look):
+            self.frames_drawn += 1
+
+    def refresh_view(self) -> None:
+        """Asks the analysis anew and hands its answer to the parts."""
+        session = self.feed.session
+        if not self.device_chosen and (self.device in (None, "host") or session.device(self.device or "") is None):
+            self.device = session.default_device()
+        view = self.build(session, self.device or "host", self.now_ns())
+        if self.paused_ns is not None:
+            view = replace(view, state="paused")
+        self.view = view
+        self.header.view = self.figures.view = self.evidence.view = view
+        self.bar.bar = view.bar
+        self.event_strip.events = self.event_list.events = view.events
+        self.keys.several_devices = len(view.devices) > 1
+        self._feed_chart()
+        self._arrange()
+
+    def _feed_chart(self) -> None:
+        view, session, given = self.view, self.feed.session, self.chart.input
+        if view is None:
+            return
+        given.now_ns, given.first_ns = self.now_ns(), self.first_ns()
+        given.allocated = session.series(view.device, "allocated_bytes")
+        given.reserved = session.series(view.device, "reserved_bytes")
+        given.device = session.series(view.device, "device_used_bytes")
+        given.device_label = next(
+            (row.label for row in view.rows if row.key == "device_used_bytes"), given.device_label
+        )
+        given.rules = view.rules
+        given.phases = session.phases
+        given.step_ns = None if session.frame is None else session.frame.last_step_ns
+
+    def _status(self) -> tuple[str, str] | None:
+        if self._message is not None:
+            if time.monotonic() < self._message[0]:
+                return roles.TITLE, self._message[1]
+            self._message = None
+        view = self.view
+        if view is not None and self.figures.cursor is not None and self.figures.cursor < len(view.rows):
+            key = view.rows[self.figures.cursor].key
+            return roles.TEXT, glossary.explain(key) or view.rows[self.figures.cursor].label
+        readout = self.chart.readout()
+        if readout is not None:
+            return roles.BRIGHT, self._readout_text(readout)
+        if self.paused_ns is not None:
+            since = elapsed(self.feed.now_ns() - self.paused_ns)
+            return roles.WARNING, f"for {since}; everything is still received · p goes on"
+        if self.chart.input.window.end_ns is not None:
+            return roles.TEXT, "the chart shows the past · end: live again"
+        return None
+
+    def _readout_text(self, readout: Readout) -> str:
+        session = self.feed.session
+        parts = [f"{elapsed(self.now_ns() - readout.time_ns)} ago"]
+        if session.hello is not None:
+            wall = (readout.time_ns + session.hello.wall_offset_ns) / 1e9
+            parts[0] = f"{time.strftime('%H:%M:%S', time.localtime(wall))} ({parts[0]})"
+        if readout.phase:
+            parts.append(readout.phase)
+        for name, column in (
+            ("allocated", readout.allocated),
+            ("reserved", readout.reserved),
+            (self.chart.input.device_label, readout.device),
+        ):
+            if column is None:
+                parts.append(f"{name} {units.UNKNOWN}")
+            elif column[0] == column[1]:
+                parts.append(f"{name} {units.size(column[0])}")
+            else:
+                parts.append(f"{name} {units.size(column[0])} to {units.size(column[1])}")
+        return " · ".join(parts)
+
+    def say(self, text: str) -> None:
+        """A line that goes away by itself."""
+        self._message = (time.monotonic() + MESSAGE_S, text)
+        self.draw_changes()
+
+    # Lines
+
+    def _arrange(self) -> None:
+        width, height = self.app.size
+        if not self.is_mounted or not width:
+            return
+        self._evidence_wanted = max(self._evidence_wanted, self.evidence.wanted(width))
+        legend = self.bar.legend_height(width)
+        wanted = plan(width, height, legend, self._evidence_wanted)
+        if wanted == self._planned:
+            return
+        self._planned = wanted
+        self.chart.phase_strip = wanted.phase_strip
+        self.query_one("#top").styles.height = wanted.chart
+        self.figures.styles.width = wanted.figures_width
+        self.figures.display = wanted.figures_width > 0
+        for part, lines, gap in (
+            (self.bar, wanted.bar, wanted.gap),
+            (self.evidence, wanted.evidence, wanted.gap),
+            (self.event_strip, wanted.events, 0),
+        ):
+            part.display = lines > 0
+            part.styles.height = lines
+            part.styles.margin = (gap, 0, 0, 0)
+
+    def set_look(self, look: Look) -> None:
+        """Another theme, everywhere."""
+        self.look = look
+        for part in self.query(Lines):
+            part.set_look(look)
+
+    # Tabs
+
+    def _name_tabs(self) -> None:
+        tabs = [("1", "memory"), ("2", "events")]
+        if self.output is not None:
+            tabs.append(("3", "output"))
+        self.keys.tabs, self.keys.active = tuple(tabs), self.tab
+
+    async def add_output(self, output: OutputPane) -> None:
+        """Gives the program's terminal its tab."""
+        self.output = output
+        output.display = self.tab == "output"
+        await self.mount(output, before=self.keys)
+        self._name_tabs()
+
+    def action_tab(self, name: str) -> None:
+        """Shows one of the tabs."""
+        if name == "output" and self.output is None:
+            self.say("no output here: the program was not started by memtui run")
+            return
+        self.tab = name
+        places: dict[str, Widget | None] = {
+            "memory": self.query_one("#memory"),
+            "events": self.event_list,
+            "output": self.output,
+        }
+        for place, widget in places.items():
+            if widget is not None:
+                widget.display = place == name
+        self._name_tabs()
+        if name == "output" and self.output is not None:
+            self.output.focus()
+        else:
+            self.set_focus(None)
+        self.draw_changes(force=True)
+
+    # Keys
+
+    def action_pause(self) -> None:
+        """Holds the picture still, or goes on."""
+        self.paused_ns = None if self.paused_ns is not None else self.feed.now_ns()
+        self.keys.paused = self.paused_ns is not None
+        self.draw_changes(force=True)
+
+    def action_zoom(self, steps: int) -> None:
+        """Zooms out by `steps`."""
+        chart = self.chart
+        window = chart.input.window.zoomed(steps, chart.age_ns, self.now_ns(), chart.cells)
+        self._set_window(window)
+
+    def action_move(self, columns: int) -> None:
+        """Moves the cursor; in a recording that is the instant that is shown."""
+        chart = self.chart
+        window = chart.input.window.moved(columns, chart.cells, chart.age_ns, self.first_ns(), self.now_ns())
+        self._set_window(window)
+
+    def action_page(self, direction: int) -> None:
+        """Moves by half a window."""
+        if self.tab == "events":
+            self.event_list.scroll_events(direction * max(1, self.event_list.size.height - 4))
+            self.draw_changes()
+            return
+        self.action_move(direction * max(1, self.chart.cells // 2))
+
+    def action_oldest(self) -> None:
+        """The cursor at the oldest figure."""
+        chart = self.chart
+        self._set_window(chart.input.window.at(self.first_ns(), chart.cells, chart.age_ns, self.now_ns()))
+
+    def action_live(self) -> None:
+        """Back to now."""
+        self._set_window(self.chart.input.window.live())
+
+    def action_escape(self) -> None:
+        """Takes back, one after the other, the marked figure and the cursor."""
+        if self.figures.cursor is not None:
+            self.figures.cursor = None
+            self.draw_changes()
+        else:
+            self.action_live()
+
+    def action_row(self, by: int) -> None:
+        """Marks the next figure, whose meaning then stands under the verdict."""
+        if self.tab == "events":
+            self.event_list.scroll_events(by)
+        elif self.view is not None and self.view.rows:
+            count = min(len(self.view.rows), max(1, self.figures.size.height))
+            now = self.figures.cursor
+            self.figures.cursor = (0 if by > 0 else count - 1) if now is None else (now + by) % count
+        self.draw_changes()
+
+    def action_fit(self) -> None:
+        """The scale goes up to the device's capacity, or fits the data."""
+        self.chart.input.fit = not self.chart.input.fit
+        self.say("the scale fits the data" if self.chart.input.fit else "the scale fits the device")
+
+    def action_device(self, by: int) -> None:
+        """Shows another device of the process."""
+        names = [choice.device for choice in self.view.devices] if self.view else []
+        if len(names) < 2:
+            self.say("the process uses one device only")
+            return
+        place = names.index(self.device) if self.device in names else 0
+        self.show_device(names[(place + by) % len(names)])
+
+    def show_device(self, name: str) -> None:
+        """Shows a device of the process, from now on whatever happens."""
+        self.device, self.device_chosen = name, True
+        self._evidence_wanted = 0
+        self.draw_changes(force=True)
+
+    def _set_window(self, window: object) -> None:
+        self.chart.input.window = window  # type: ignore[assignment]
+        self.draw_changes()
+
+    # The mouse
+
+    @on(messages.ChartPointed)
+    def _pointed(self, message: messages.ChartPointed) -> None:
+        chart = self.chart
+        now = self.now_ns()
+        self._set_window(
+            chart.input.window.at(
+                max(self.first_ns(), min(now, message.time_ns)), chart.cells, chart.age_ns, now
+            )
+        )
+
+    @on(messages.ChartZoomed)
+    def _zoomed(self, message: messages.ChartZoomed) -> None:
+        self.action_zoom(message.steps)
+
+    @on(messages.RowPointed)
+    def _row_pointed(self, message: messages.RowPointed) -> None:
+        self.figures.cursor = None if message.row == self.figures.cursor else message.row
+        self.draw_changes()
+
+    @on(messages.TabPointed)
+    def _tab_pointed(self, message: messages.TabPointed) -> None:
+        self.action_tab(message.name)
+
+    @on(events.ScreenResume)
+    def _resumed(self) -> None:
+        self._next_allowed = 0.0

@@ -1,0 +1,315 @@
+"""Memory over time: allocated as an area, reserved and device used as lines, capacity and the predicted peak as rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from memtui.analysis import units
+from memtui.analysis.view import Rule
+from memtui.session.history import Series
+from memtui.session.phases import PhaseHistory
+from memtui.tui import roles
+from memtui.tui.look import Look
+from memtui.tui.plot import cells as cell_module
+from memtui.tui.plot.cells import Cell, Ground, row_of
+from memtui.tui.plot.scale import Scale, ago, clock_ticks, round_top, scale
+from memtui.tui.plot.track import Column, Track
+from memtui.tui.plot.window import Window
+from memtui.tui.rows import Line, Row, Span, overlay
+
+from .lines import Lines
+
+#: Left of the picture: a space, "1,024" or "0 GiB", and the axis.
+GUTTER = 7
+
+#: Below this share of the device, what is held would be a flat line at the bottom: the scale fits the data instead.
+FIT_BELOW = 0.2
+
+
+@dataclass
+class ChartInput:
+    """What the chart is made of at one instant; times are the monitored machine's monotonic nanoseconds."""
+
+    now_ns: int = 0
+    first_ns: int = 0
+    allocated: Optional[Series] = None
+    reserved: Optional[Series] = None
+    device: Optional[Series] = None
+    device_label: str = "device used"
+    rules: tuple[Rule, ...] = ()
+    phases: Optional[PhaseHistory] = None
+    step_ns: Optional[int] = None
+    window: Window = field(default_factory=Window)
+    fit: bool = False  # the scale fits the data, not the device
+
+
+@dataclass(frozen=True)
+class Readout:
+    """The figures in the cursor's column: ranges of bytes, None where there is none."""
+
+    time_ns: int
+    allocated: Column
+    reserved: Column
+    device: Column
+    phase: Optional[str]
+
+
+class Chart(Lines):
+    """Draws only what a frame changed: the newest columns, or all of them when the window steps or the scale moves."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self.input = ChartInput()
+        self.phase_strip = False
+        self._tracks = (Track(), Track(), Track())
+        self._drawn_columns: dict[int, tuple[Cell, tuple[str, str]]] = {}
+        self._drawn_for: tuple[object, ...] = ()
+        self._scale: Scale | None = None
+        self._top_before = 0
+        self._seen: tuple[object, ...] = ()
+
+    # What is shown
+
+    @property
+    def cells(self) -> int:
+        """Columns of cells in the picture."""
+        return max(1, self.size.width - GUTTER)
+
+    @property
+    def age_ns(self) -> int:
+        """How long there has been something to show."""
+        return max(0, self.input.now_ns - self.input.first_ns)
+
+    def cell_ns(self) -> int:
+        """The time of one column of cells."""
+        return self.input.window.cell_ns(self.cells, self.age_ns)
+
+    def last_cell(self) -> int:
+        """The column at the right end; column n holds the times from n * cell_ns on."""
+        end = self.input.now_ns if self.input.window.end_ns is None else self.input.window.end_ns
+        return end // self.cell_ns()
+
+    def time_at(self, x: int) -> int | None:
+        """The middle of the column at `x` of the widget; None beside the picture."""
+        place = x - GUTTER
+        if not 0 <= place < self.cells:
+            return None
+        cell = self.cell_ns()
+        return (self.last_cell() - self.cells + 1 + place) * cell + cell // 2
+
+    def readout(self) -> Readout | None:
+        """What the cursor stands on."""
+        cursor = self.input.window.cursor_ns
+        if cursor is None:
+            return None
+        cell = self.cell_ns()
+        place = cursor // cell
+
+        def at(series: Series | None) -> Column:
+            if series is None:
+                return None
+            # A column of its own may hold no sample where samples are further apart: the last before it counts.
+            columns = Track().columns(series, place - 12, 13, cell)
+            return columns[-1]
+
+        phases = self.input.phases
+        return Readout(
+            cursor,
+            at(self.input.allocated),
+            at(self.input.reserved),
+            at(self.input.device),
+            None if phases is None else phases.at(cursor),
+        )
+
+    # Drawing
+
+    def take_changes(self) -> list[Span]:
+        """As in Lines; nothing at all where no sample came and no column began."""
+        given = self.input
+        newest = tuple(
+            None if series is None else (id(series), series.last_time_ns, len(series))
+            for series in (given.allocated, given.reserved, given.device)
+        )
+        seen = (newest, self.last_cell(), self.cell_ns(), given.rules, given.fit, given.window, self.size, self.look)
+        if seen == self._seen and self._rows:
+            return []
+        self._seen = seen
+        return super().take_changes()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The picture, its time axis, and the strip of phases where there is one."""
+        below = 2 if self.phase_strip else 1
+        plot_height, cells = height - below, width - GUTTER
+        if plot_height < 2 or cells < 4:
+            return []
+        cell = self.cell_ns()
+        first = self.last_cell() - cells + 1
+        half = cell // 2
+        given = self.input
+        allocated, reserved, device = (
+            track.columns(series, 2 * first, 2 * cells, half)
+            for track, series in zip(self._tracks, (given.allocated, given.reserved, given.device))
+        )
+        picture_scale = self._choose_scale(plot_height, allocated, reserved, device)
+        rows = self._picture(first, cells, plot_height, picture_scale, (allocated, reserved, device))
+        rows = self._with_labels(rows, picture_scale, reserved, device)
+        rows = self._with_cursor(rows, first, cell)
+        axis = self._axis(picture_scale, plot_height)
+        result = [Row(left.text + row.text, left.roles + row.roles) for left, row in zip(axis, rows)]
+        result.append(self._time_axis(picture_scale, cells, cell))
+        if self.phase_strip:
+            result.append(self._phases(first, cells, cell))
+        return result
+
+    def _choose_scale(self, rows: int, *figures: list[Column]) -> Scale:
+        highest = max((column[1] for columns in figures for column in columns if column), default=0)
+        capacity = next((rule.value_bytes for rule in self.input.rules if rule.key == "capacity"), None)
+        predicted = max((rule.value_bytes for rule in self.input.rules if rule.key != "capacity"), default=0)
+        wanted = max(highest, predicted)
+        if capacity and not self.input.fit and wanted >= FIT_BELOW * capacity:
+            top = max(capacity, highest)
+        else:
+            top = round_top(wanted)
+            # The scale grows at once and shrinks only by half, so that it does not go to and fro with every step.
+            if self._top_before // 2 < top < self._top_before and wanted:
+                top = self._top_before
+            if capacity and capacity < top <= 2 * capacity and highest <= capacity:
+                top = capacity
+        self._top_before = top
+        if self._scale is None or self._scale.top != top or self._drawn_for[:1] != (rows,):
+            self._scale = scale(top, rows)
+        return self._scale
+
+    def _ground(self, height: int, top: int) -> Ground:
+        glyphs = self.look.glyphs
+        rules = []
+        for rule in self.input.rules:
+            if rule.key == "capacity":
+                rules.append((row_of(rule.value_bytes, top, height), glyphs.capacity, roles.CAPACITY))
+            else:
+                rules.append((row_of(rule.value_bytes, top, height), glyphs.forecast, roles.FORECAST))
+        return cell_module.ground(height, rules)
+
+    def _picture(
+        self, first: int, cells: int, height: int, picture_scale: Scale, figures: tuple[list[Column], ...]
+    ) -> list[Row]:
+        top, glyphs = picture_scale.top, self.look.glyphs
+        behind = self._ground(height, top)
+        drawn_for = (height, top, behind, glyphs.name, self.cell_ns())
+        if drawn_for != self._drawn_for:
+            self._drawn_for = drawn_for
+            self._drawn_columns.clear()
+        allocated, reserved, device = figures
+        held, kept = self._drawn_columns, {}
+        texts, styles = [], []
+        reserved_before = device_before = None
+        for place in range(cells):
+            left, right = 2 * place, 2 * place + 1
+            reserved_now = _line_row(reserved[right] or reserved[left], top, height)
+            device_now = _line_row(device[right] or device[left], top, height)
+            cell = Cell(allocated[left], allocated[right], reserved_now, reserved_before, device_now, device_before)
+            reserved_before, device_before = reserved_now, device_now
+            entry = held.get(first + place)
+            if entry is None or entry[0] != cell:
+                entry = (cell, cell_module.column(cell, behind, top, height, glyphs))
+            kept[first + place] = entry
+            texts.append(entry[1][0])
+            styles.append(entry[1][1])
+        self._drawn_columns = kept
+        return [Row("".join(text), "".join(role)) for text, role in zip(zip(*texts), zip(*styles))]
+
+    def _with_labels(
+        self, rows: list[Row], picture_scale: Scale, reserved: list[Column], device: list[Column]
+    ) -> list[Row]:
+        top, height = picture_scale.top, len(rows)
+        labels = []
+        for rule in sorted(self.input.rules, key=lambda rule: rule.key != "capacity"):
+            role = roles.CAPACITY if rule.key == "capacity" else roles.FORECAST
+            text = f"{rule.label} {units.size(rule.value_bytes)}"
+            row = row_of(rule.value_bytes, top, height)
+            if row < 0:
+                row, text = 0, f"{text} {self.look.text('↑')}"
+            labels.append((row, text, role))
+        for name, columns, role in (
+            ("reserved", reserved, roles.RESERVED),
+            (self.input.device_label, device, roles.DEVICE),
+        ):
+            newest = columns[-1] or columns[-2]
+            if newest is not None:
+                labels.append((row_of(newest[1], top, height), name, role))
+        taken: set[int] = set()
+        width = len(rows[0].text)
+        for row, text, role in labels:
+            label = f" {self.look.text(text)} "
+            if row < 0 or row in taken or len(label) > width // 2:
+                continue
+            taken.add(row)
+            rows[row] = overlay(rows[row], width - len(label) - 1, label, role)
+        return rows
+
+    def _with_cursor(self, rows: list[Row], first: int, cell: int) -> list[Row]:
+        cursor = self.input.window.cursor_ns
+        if cursor is None:
+            return rows
+        x = cursor // cell - first
+        if not 0 <= x < len(rows[0].text):
+            return rows
+        blank = (" ", self.look.glyphs.capacity, self.look.glyphs.forecast)
+        return [
+            overlay(row, x, self.look.glyphs.cursor if row.text[x] in blank else row.text[x], roles.CURSOR)
+            for row in rows
+        ]
+
+    def _axis(self, picture_scale: Scale, height: int) -> list[Row]:
+        labels = {row_of(value, picture_scale.top, height): label for value, label in picture_scale.ticks if value}
+        result = []
+        for row in range(height):
+            label = labels.get(row)
+            mark = self.look.glyphs.axis if label is None else self.look.glyphs.tick
+            line = Line().add((label or "").rjust(GUTTER - 2) + " ", roles.DIM).add(mark, roles.AXIS)
+            result.append(line.row(GUTTER))
+        return result
+
+    def _time_axis(self, picture_scale: Scale, cells: int, cell: int) -> Row:
+        end = self.last_cell()
+        now = self.input.now_ns
+        unit = f"0 {picture_scale.unit}".rjust(GUTTER - 1)
+        row = Line().add(unit, roles.DIM).add(self.look.glyphs.corner, roles.AXIS).row(GUTTER + cells)
+        at_end_s = (now - min(now, end * cell + cell)) / 1e9
+        right = "now" if at_end_s < 2 * cell / 1e9 and self.input.window.end_ns is None else ""
+        minus = self.look.text("−")
+        free_from = 0
+        span_s = cells * cell / 1e9
+        for back in clock_ticks(span_s, cells):
+            place = cells - 1 - round(back * 1e9 / cell)
+            text = minus + ago(back + (0 if right else at_end_s))
+            if place < free_from or place + len(text) > cells - len(right) - 2:
+                continue
+            row = overlay(row, GUTTER + place, text, roles.DIM)
+            free_from = place + len(text) + 1
+        if not right:
+            right = minus + ago(at_end_s)
+        return overlay(row, GUTTER + cells - len(right), right, roles.DIM)
+
+    def _phases(self, first: int, cells: int, cell: int) -> Row:
+        line = Line().add("phase ", roles.DIM).add(" ", roles.AXIS)
+        given = self.input
+        if given.phases is None:
+            return line.row(GUTTER + cells)
+        if given.step_ns is not None and given.step_ns < 3 * cell:
+            return line.add("steps are shorter than a column: + zooms in to their phases", roles.FAINT).row(
+                GUTTER + cells
+            )
+        names = given.phases.window(first * cell, (first + cells) * cell, cells)
+        letters = {"between": self.look.glyphs.empty_phase}
+        for name in names:
+            if name is None:
+                line.add(" ", " ")
+            else:
+                line.add(letters.get(name, name[0]), roles.phase(name))
+        return line.row(GUTTER + cells)
+
+
+def _line_row(column: Column, top: int, height: int) -> int | None:
+    return None if column is None else row_of(column[1], top, height)

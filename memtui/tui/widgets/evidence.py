@@ -1,0 +1,75 @@
+"""The lines below the bar: fragmentation, forecast, hardware, growth, notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memtui.analysis.view import View
+from memtui.tui import roles
+from memtui.tui.look import Look
+from memtui.tui.rows import Line, Row, cells, clip
+
+from .lines import Lines
+
+LABEL_WIDTH = 15
+
+
+class Evidence(Lines):
+    """One labelled line a matter, the less important ones left out where there is no room."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self.view: View | None = None
+
+    def wanted(self, width: int) -> int:
+        """Lines that everything would take."""
+        return sum(1 for _ in self._all(width))
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The lines in their order; dropped are, in turn: growth, hardware, further lines of a matter, notices."""
+        entries = list(self._all(width))
+        for dropped in ("grows", "hardware", "", "notice"):
+            while len(entries) > height:
+                places = [place for place, entry in enumerate(entries) if entry[0] == dropped]
+                if not places:
+                    break
+                del entries[places[-1]]
+        return [self._line(label, text, width, role) for label, text, role in entries[:height]]
+
+    def _all(self, width: int) -> Iterator[tuple[str, str, str]]:
+        view = self.view
+        if view is None:
+            return
+        room = width - LABEL_WIDTH - 2
+        for label, texts, role in (
+            ("fragmentation", view.fragmentation, roles.TEXT),
+            ("forecast", view.forecast, roles.TEXT),
+            ("hardware", (view.hardware,), roles.TEXT),
+            ("grows", (view.growth,), roles.TEXT),
+            ("notice", view.notices, roles.NOTE),
+        ):
+            first = True
+            for text in texts:
+                for piece in _folded(self.look.text(text), room):
+                    yield label if first else "", piece, role
+                    first = False
+
+    def _line(self, label: str, text: str, width: int, role: str) -> Row:
+        line = Line().add(" ", " ").add(label.ljust(LABEL_WIDTH), roles.DIM)
+        return line.add(clip(text, width - line.width - 1, self.look.glyphs.ellipsis), role).row(width)
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    """Text broken between its parts, never within one that fits a line of its own."""
+    if not text:
+        return
+    mark = " · " if " · " in text else " | "
+    line = ""
+    for part in text.split(mark):
+        joined = line + mark + part if line else part
+        if line and len(cells(joined)) > width:
+            yield line
+            line = part
+        else:
+            line = joined
+    yield line

@@ -1,0 +1,104 @@
+"""The top lines: what is watched, the answer, and what is out of the ordinary."""
+
+from __future__ import annotations
+
+from memtui.analysis import units
+from memtui.analysis.view import View
+from memtui.tui import roles
+from memtui.tui.look import Look
+from memtui.tui.rows import Line, Row, cells, clip
+
+from .lines import Lines
+
+_MARKS = {"good": "✓", "warning": "!", "bad": "✗", "unknown": "?"}
+_PLAIN_MARKS = {"good": "+", "warning": "!", "bad": "x", "unknown": "?"}
+_STATE_LEVELS = {
+    "starting": "unknown",
+    "live": "good",
+    "paused": "warning",
+    "silent": "warning",
+    "lost": "bad",
+    "ended": "unknown",
+}
+
+
+class Header(Lines):
+    """Three lines; the third is empty in an ordinary moment."""
+
+    HEIGHT = 3
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self.view: View | None = None
+        self.status: tuple[str, str] | None = None  # (role, text): a readout or a message, before the state
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Who, the verdict, the state."""
+        view = self.view
+        if view is None:
+            return []
+        return [self._who(view, width), self._verdict(view, width), self._state(view, width)]
+
+    def _who(self, view: View, width: int) -> Row:
+        text = self.look.text
+        dot = f" {self.look.glyphs.dot} "
+        place = text(view.place)
+        device = text(f"{view.device} {view.device_name}".rstrip())
+        tail = dot + f"pid {view.pid}" if view.pid else ""
+        where = "@".join(part for part in (view.user, view.host) if part)
+        room = width - 2 - len(cells(place)) - 3
+        # The device's name goes before the program's: its index is what tells one screen from another.
+        if room < 60:
+            device = view.device
+        room -= len(cells(device)) + 3
+        program = text(view.program) or "–"
+        front = "memtui" + dot if room >= 70 else ""
+        whole = front + program + tail + (dot + where if where and room >= 60 else "")
+        if len(cells(whole)) > room:
+            whole = front + clip(program, max(8, room - len(tail) - len(front)), self.look.glyphs.ellipsis) + tail
+        line = Line().add(" ", " ")
+        head, _, rest = whole.partition(front) if front else ("", "", whole)
+        line.add(head + front, roles.TITLE if front else roles.TEXT)
+        name, _, rest = rest.partition(dot)
+        line.add(clip(name, room, self.look.glyphs.ellipsis), roles.BRIGHT)
+        line.add(dot + rest if rest else "", roles.DIM)
+        gap = max(2, (width - line.width - len(cells(device)) - len(cells(place)) - 1) // 2)
+        line.add(" " * gap, " ").add(device, roles.TEXT)
+        line.pad(width - len(cells(place)) - 1).add(place, roles.TEXT)
+        return line.row(width)
+
+    def _verdict(self, view: View, width: int) -> Row:
+        verdict = view.verdict
+        marks = _MARKS if self.look.glyphs.braille else _PLAIN_MARKS
+        line = Line().add(" ", " ").add(f" {marks[verdict.level]} ", roles.CHIPS[verdict.level]).add(" ", " ")
+        peak = self.look.text(verdict.peak)
+        used = next((row for row in view.rows if row.percent is not None), None)
+        if used is not None and used.percent is not None:
+            full = f"{used.percent:.0f} % full"
+            if line.width + len(full) + 3 + len(cells(verdict.text)) <= width - 1:
+                line.add(full, roles.BRIGHT).add(f" {self.look.glyphs.dot} ", roles.FAINT)
+        room = width - line.width - 1
+        line.add(clip(self.look.text(verdict.text), room, self.look.glyphs.ellipsis), roles.LEVELS[verdict.level])
+        if peak and line.width + len(cells(peak)) + 3 <= width:
+            line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
+        return line.row(width)
+
+    def _state(self, view: View, width: int) -> Row:
+        line = Line().add(" ", " ")
+        if view.state != "live":
+            level = _STATE_LEVELS[view.state]
+            if view.state == "ended" and view.verdict.level == "bad":
+                level = "bad"
+            line.add(f" {view.state.upper()} ", roles.CHIPS[level]).add(" ", " ")
+        role, text = roles.TEXT, view.state_text
+        if self.status is not None:
+            role, text = self.status
+        elif not text and view.notices and view.state == "live":
+            role, text = roles.NOTE, f"note: {view.notices[0]}"
+        return line.add(clip(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role).row(width)
+
+
+def elapsed(nanoseconds: int) -> str:
+    """A pause or a distance to the cursor, in whole seconds so that it does not dance."""
+    seconds = max(0, nanoseconds) // 1_000_000_000
+    return f"{seconds} s" if seconds < 60 else units.duration(seconds * 1_000_000_000)

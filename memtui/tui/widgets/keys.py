@@ -1,0 +1,52 @@
+"""The last line: where one is, and the keys."""
+
+from __future__ import annotations
+
+from memtui.tui import roles
+from memtui.tui.look import Look
+from memtui.tui.rows import Line, Row, cells
+
+from .lines import Lines
+
+#: In the order shown; with less room the ones with the highest rank go first.
+KEYS = (
+    ("p", "pause", 2),
+    ("+ -", "zoom", 3),
+    ("← →", "time", 4),
+    ("y", "scale", 8),
+    ("[ ]", "device", 5),
+    ("g", "glossary", 6),
+    ("t", "theme", 7),
+    ("?", "help", 1),
+    ("q", "quit", 0),
+)
+
+
+class Keys(Lines):
+    """The tabs on the left, the keys on the right."""
+
+    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self.tabs: tuple[tuple[str, str], ...] = ()  # (key, name)
+        self.active = ""
+        self.paused = False
+        self.several_devices = False
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """One line."""
+        line = Line().add(" ", " ")
+        for key, name in self.tabs:
+            active = name == self.active
+            line.add(f" {key} ", roles.ACTIVE if active else roles.KEY)
+            line.add(f"{name} ", roles.ACTIVE if active else roles.DIM).add(" ", " ")
+        keys = [entry for entry in KEYS if entry[0] != "[ ]" or self.several_devices]
+        if self.paused:
+            keys = [("p", "go on", 2) if entry[0] == "p" else entry for entry in keys]
+        while keys and sum(len(cells(key)) + len(name) + 3 for key, name, _ in keys) > width - line.width - 1:
+            keys.remove(max(keys, key=lambda entry: entry[2]))
+        length = sum(len(cells(key)) + len(name) + 3 for key, name, _ in keys)
+        line.pad(width - length)
+        for key, name, _ in keys:
+            shown = {"← →": "< >"}.get(key, key) if not self.look.glyphs.braille else key
+            line.add(shown, roles.KEY).add(f" {name}  ", roles.DIM)
+        return [line.row(width)]

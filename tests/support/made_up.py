@@ -1,0 +1,311 @@
+"""A made-up training run as a feed: the real session fed with computed frames, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Optional
+
+from memtui.session.readings import DeviceReading, DriverReading, HostReading, OtherProcess
+from memtui.session.session import Session
+from memtui.wire.frames import (
+    BlockSummary,
+    Bye,
+    Classification,
+    Device,
+    DeviceFrame,
+    Event,
+    Frame,
+    Hello,
+    Model,
+    Optimizer,
+)
+
+GIB = 1 << 30
+MIB = 1 << 20
+SECOND = 1_000_000_000
+#: Monotonic time at which the run begins; and the wall clock then, 2026-03-01 12:00:00 UTC.
+BEGUN_NS = 5_000 * SECOND
+WALL_NS = 1_772_366_400 * SECOND
+
+UUID = "GPU-5f2c1d9e-0000-4000-8000-000000000001"
+#: Shares of a step.
+PHASES = (("forward", 0.30), ("loss", 0.04), ("backward", 0.42), ("optimizer", 0.14), ("between", 0.10))
+
+
+class Training:
+    """A GPT of 1.6 billion parameters on one A100 (or `total`), steps of `step_s`; sampled at 10 Hz."""
+
+    def __init__(self, step_s: float = 20.4, total: int = 80 * GIB, devices: int = 1) -> None:
+        self.step_ns = int(step_s * SECOND)
+        self.total = total
+        self.parameters = total * 61 // 800
+        self.peak_activations = total * 21 // 100
+        self.names = tuple(f"cuda:{index}" for index in range(devices))
+        self.sequence = 0
+        self.peak = 0
+        self.step_peak = 0
+        self.last_step_peak = 0
+        self.step = 0
+
+    def hello(self) -> Hello:
+        """Who it is."""
+        return Hello(
+            protocol=1,
+            agent="0.1.0",
+            pid=4242,
+            python="3.11.7",
+            torch="2.14.1",
+            argv=("train.py", "--model", "gpt-1.6b"),
+            cwd="/home/user/gpt",
+            hostname="gpu-box",
+            time_ns=BEGUN_NS,
+            wall_offset_ns=WALL_NS - BEGUN_NS,
+            started_ns=BEGUN_NS,
+            devices=tuple(
+                Device(
+                    name,
+                    "cuda",
+                    "NVIDIA A100-SXM4-80GB",
+                    "caching allocator",
+                    uuid=UUID[:-1] + str(index + 1),
+                    total_bytes=self.total,
+                )
+                for index, name in enumerate(self.names)
+            ),
+        )
+
+    def model(self, time_ns: int) -> Model:
+        """What was discovered."""
+        names = {name: self.parameters for name in self.names}
+        adam = Optimizer("AdamW", {}, names, self.parameters // 4, {name: 2 * self.parameters for name in self.names}, 2)
+        count = self.parameters // 4
+        return Model(time_ns, ("GPT",), count, count, names, {"float32": self.parameters}, (adam,))
+
+    def place(self, time_ns: int) -> tuple[int, str, int, int, float]:
+        """Step, phase, since when, when the step began, and how far the phase is (0 to 1)."""
+        since = time_ns - BEGUN_NS
+        step, inside = divmod(since, self.step_ns)
+        begun = time_ns - inside
+        at = 0.0
+        share = inside / self.step_ns
+        for name, length in PHASES:
+            if share < at + length:
+                return int(step), name, begun + int(at * self.step_ns), begun, (share - at) / length
+            at += length
+        return int(step), "between", begun, begun, 1.0
+
+    def figures(self, time_ns: int) -> dict[str, int]:
+        """Categories at an instant."""
+        step, phase, _, _, progress = self.place(time_ns)
+        first = step == 0
+        wobble = 1 + 0.04 * math.sin(step * 1.7)
+        activations = gradients = temporaries = 0
+        peak = int(self.peak_activations * wobble)
+        if phase == "forward":
+            activations = int(peak * progress)
+        elif phase == "loss":
+            activations = peak
+        elif phase == "backward":
+            activations = int(peak * (1 - progress))
+            gradients = int(self.parameters * progress)
+            temporaries = int(0.02 * self.total * math.sin(math.pi * min(1.0, progress * 1.1)) ** 2)
+        elif phase == "optimizer":
+            gradients = self.parameters
+            temporaries = int(0.008 * self.total)
+        state = 0 if first and phase != "between" else 2 * self.parameters
+        return {
+            "parameters": self.parameters,
+            "buffers": 0,
+            "gradients": gradients,
+            "optimizer_state": state,
+            "activations": activations,
+            "temporaries": temporaries,
+            "inputs": 12 * MIB,
+            "workspaces": 8_519_680,
+            "unattributed": 0,
+        }
+
+    def frame(self, time_ns: int) -> Frame:
+        """The frame at an instant; to be asked for in order."""
+        step, phase, since, begun, _ = self.place(time_ns)
+        categories = self.figures(time_ns)
+        allocated = sum(categories.values())
+        if step != self.step:
+            self.step, self.last_step_peak, self.step_peak = step, self.step_peak, 0
+        self.peak = max(self.peak, allocated)
+        self.step_peak = max(self.step_peak, allocated)
+        self.sequence += 1
+        reserved = self.reserved()
+        free = reserved - allocated
+        pinned = min(free, self.total * 19 // 800)
+        devices = tuple(
+            DeviceFrame(
+                device=name,
+                allocated_bytes=allocated,
+                reserved_bytes=reserved,
+                active_bytes=allocated,
+                requested_bytes=allocated - 5 * MIB,
+                inactive_split_bytes=pinned,
+                allocated_peak_bytes=self.peak,
+                reserved_peak_bytes=reserved,
+                step_peak_bytes=self.step_peak,
+                last_step_peak_bytes=self.last_step_peak or None,
+                last_step_peak_phase="backward" if self.last_step_peak else None,
+                num_alloc_retries=0,
+                num_ooms=0,
+                num_segments=612,
+                num_blocks=4_310,
+                blocks=BlockSummary(0, 612, 4_310, int(0.6 * GIB), free - pinned, pinned, 0, 0, 41),
+                classification=Classification(0, allocated, phase, step, categories),
+            )
+            for name in self.names
+        )
+        return Frame(
+            sequence=self.sequence,
+            time_ns=time_ns,
+            late_ns=80_000,
+            step=step,
+            phase=phase,
+            phase_since_ns=since,
+            devices=devices,
+            step_since_ns=begun,
+            last_step_ns=self.step_ns if step else None,
+        )
+
+    def reserved(self) -> int:
+        """The allocator's segments: grown once, after the first step."""
+        grown = self.step > 0
+        return (self.peak * 103 // 100 if not grown else max(self.peak * 103 // 100, self.total * 62 // 100)) >> 21 << 21
+
+    def reading(self, time_ns: int) -> DriverReading:
+        """What NVML says."""
+        reserved = self.reserved()
+        process = reserved + self.total * 18 // 800
+        other = self.total * 5 // 800
+        return DriverReading(
+            time_ns,
+            tuple(
+                DeviceReading(
+                    UUID[:-1] + str(index + 1),
+                    time_ns,
+                    index=index,
+                    name="NVIDIA A100-SXM4-80GB",
+                    total_bytes=self.total,
+                    used_bytes=process + other,
+                    free_bytes=self.total - process - other - 600 * MIB,
+                    driver_reserved_bytes=600 * MIB,
+                    process_bytes=process,
+                    others=(OtherProcess(977, other, "python"),),
+                    utilisation_percent=97,
+                    power_milliwatts=361_000,
+                    power_limit_milliwatts=400_000,
+                    temperature_celsius=64,
+                )
+                for index in range(len(self.names))
+            ),
+            "550.54",
+        )
+
+
+class MadeUpFeed:
+    """A feed whose clock stands still until `advance`."""
+
+    replay = False
+
+    def __init__(self, training: Optional[Training] = None, seconds: float = 130.0, hertz: float = 10.0) -> None:
+        self.training = training or Training()
+        self.session = Session(4242)
+        self.program: Optional[MadeUpProgram] = None
+        self.on_change: Optional[Callable[[], None]] = None
+        self.clock_ns = BEGUN_NS
+        self.hertz = hertz
+        self.started = self.stopped = False
+        self.session.program = "train.py --model gpt-1.6b"
+        if seconds > 0:
+            self.session.apply(self.training.hello(), BEGUN_NS)
+            self.advance(seconds)
+
+    def now_ns(self) -> int:
+        return self.clock_ns
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass: frames at 10 Hz, driver readings at 1 Hz, and an event now and then."""
+        end = self.clock_ns + int(seconds * SECOND)
+        period = int(SECOND / self.hertz)
+        while self.clock_ns + period <= end:
+            self.clock_ns += period
+            peak, step = self.training.peak, self.training.step
+            frame = self.training.frame(self.clock_ns)
+            self.session.apply(frame, self.clock_ns)
+            if frame.sequence % 10 == 1:
+                self.session.apply_driver(self.training.reading(self.clock_ns))
+                self.session.apply_host(
+                    HostReading(self.clock_ns, True, 3 * GIB, 104.0, "python", ("train.py",), "user")
+                )
+            if self.training.peak > peak and frame.sequence % 40 == 0:
+                self._event("new_peak", frame, {"allocated_peak_bytes": self.training.peak})
+            if step == 0 and frame.step == 1:
+                self.session.apply(self.training.model(self.clock_ns), self.clock_ns)
+                grown = {"state_bytes": 2 * self.training.parameters, "parameter_bytes": self.training.parameters}
+                self._event("optimizer_state_appeared", frame, grown)
+        self.clock_ns = end
+
+    def _event(self, name: str, frame: Frame, figures: dict[str, int]) -> None:
+        self.session.apply(Event(name, frame.time_ns, frame.step, frame.phase, "cuda:0", figures), frame.time_ns)
+
+    def end(self, exception: str, text: str, status: int) -> None:
+        """Lets the program die."""
+        self.session.apply(Bye(self.clock_ns, exception, text), self.clock_ns)
+        self.session.ended(self.clock_ns, status)
+
+
+class MadeUpRecording(MadeUpFeed):
+    """The same, recorded: the instant that is shown can be moved."""
+
+    replay = True
+
+    def __init__(self, training: Optional[Training] = None, seconds: float = 300.0) -> None:
+        super().__init__(training, seconds)
+        self.start_ns, self.end_ns = BEGUN_NS, self.clock_ns
+        self.sought: list[int] = []
+
+    def seek(self, time_ns: int) -> None:
+        self.clock_ns = max(self.start_ns, min(time_ns, self.end_ns))
+        self.sought.append(self.clock_ns)
+        self.session.revision += 1
+
+
+class MadeUpProgram:
+    """A program that `memtui run` started; it lives through `patience` interrupts."""
+
+    def __init__(self, patience: int = 0) -> None:
+        self.running = True
+        self.listener: object = None
+        self.pty = True
+        self.patience = patience
+        self.sent: list[str] = []
+
+    def interrupt(self) -> None:
+        self.sent.append("interrupt")
+        if self.patience <= 0:
+            self.running = False
+        self.patience -= 1
+
+    def kill(self) -> None:
+        self.sent.append("kill")
+        self.running = False
+
+    def send_input(self, data: bytes) -> None:
+        self.sent.append(f"input {data!r}")
+
+    def send_reply(self, data: bytes) -> None:
+        self.sent.append(f"reply {data!r}")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.sent.append(f"resize {columns}x{rows}")
