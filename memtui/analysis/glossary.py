@@ -30,7 +30,10 @@ TERMS: dict[str, tuple[str, str]] = {
     "workspaces": ("workspaces", "kept by cuBLAS and others for their calculations; stays, and is no leak"),
     "communication": ("communication", "buckets in which DDP and FSDP collect gradients"),
     "unattributed": ("unattributed", "allocated, but known to none of the above; negative where memory has gone since"),
-    "reusable_cache": ("cache", "free blocks that the next allocation can use; empty_cache() gives whole segments back"),
+    "reusable_cache": (
+        "cache",
+        "free blocks that the next allocation can use; empty_cache() gives whole segments back",
+    ),
     "inactive_split": ("pinned", "free blocks in a segment with a live neighbour: cannot go back to the driver"),
     "private_pool_idle": ("graph pools", "free blocks that only their CUDA graph or MemPool may use"),
     "active_pending_free": ("pending free", "freed by the program, waiting for another stream to be done with it"),
@@ -52,7 +55,10 @@ TERMS: dict[str, tuple[str, str]] = {
 
 #: In the order of the screen that lists them: the ladder from outside in, then fragmentation, then how figures are had.
 ORDER = (
-    ("Memory of the device, from outside in", ("device_total", "device_used", "process", "other_processes", "non_torch")),
+    (
+        "Memory of the device, from outside in",
+        ("device_total", "device_used", "process", "other_processes", "non_torch"),
+    ),
     ("Inside PyTorch", ("reserved", "active", "allocated", "requested", "step_peak", "predicted_peak", "headroom")),
     (
         "Who owns the tensors",

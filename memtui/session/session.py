@@ -104,24 +104,20 @@ class Session:
 
     # What the agent says
 
-    def apply(self, message: object, received_ns: int) -> None:
-        """Takes in a message of the agent; O(1) in the length of the history. Others are ignored."""
+    def apply(self, message: Message, received_ns: int) -> bool:
+        """Takes in a message of the agent; O(1) in the length of the history. False for one that is known already."""
         if isinstance(message, Frame):
-            self._apply_frame(message, received_ns)
+            news = self._apply_frame(message, received_ns)
         elif isinstance(message, Event):
-            self._apply_event(message)
+            news = self._apply_event(message)
         elif isinstance(message, Model):
-            self._apply_model(message)
+            news = self._apply_model(message)
         elif isinstance(message, Hello):
-            self._apply_hello(message)
-        elif isinstance(message, Bye):
-            before = self.end or End(message.time_ns)
-            self.end = replace(
-                before, exception=message.exception or before.exception, text=message.text or before.text
-            )
+            news = self._apply_hello(message)
         else:
-            return
-        self.revision += 1
+            news = self._apply_bye(message)
+        self.revision += news
+        return news
 
     def _apply_bye(self, bye: Bye) -> bool:
         before = self.end or End(bye.time_ns)

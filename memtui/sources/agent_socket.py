@@ -16,7 +16,7 @@ from memtui.session.session import Session
 from memtui.wire import codec, paths
 from memtui.wire.frames import PROTOCOL, Hello, Refusal, Request
 
-_CONNECT_SECONDS = 3.0
+_CONNECT_SECONDS = _PROBE_SECONDS = 3.0
 _GREETING_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CHUNK = 1 << 18
@@ -31,8 +31,15 @@ class AgentRefused(AgentError):
 
 
 def find_agent(pid: int) -> Optional[pathlib.Path]:
-    """The socket of the agent of process `pid` of this user; None where there is none."""
-    return paths.find_sockets("agent").get(pid)
+    """The socket of the agent of process `pid`; None where there is none. Root finds those of other users too."""
+    found = paths.find_sockets("agent").get(pid)
+    if found is None and os.geteuid() == 0:
+        try:
+            owner = os.stat(f"/proc/{pid}").st_uid
+        except OSError:
+            return None
+        found = paths.find_sockets("agent", owner).get(pid) if owner else None
+    return found
 
 
 def check_owner(path: pathlib.Path) -> None:
@@ -45,6 +52,42 @@ def check_owner(path: pathlib.Path) -> None:
         raise AgentError(f"{path} is not a socket")
     if info.st_uid != os.geteuid() and os.geteuid() != 0:
         raise AgentError(f"{path} belongs to another user")
+
+
+def probe(path: pathlib.Path) -> None:
+    """Raises AgentError where no agent of this version answers at `path`; a stopped process counts as answering."""
+    check_owner(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_PROBE_SECONDS)
+        try:
+            connection.connect(os.fspath(path))
+            connection.sendall(codec.encode(Request("hello", PROTOCOL, history=False)))
+            splitter = codec.Splitter()
+            while True:
+                data = connection.recv(_CHUNK)
+                if not data:
+                    raise AgentError(
+                        f"what listens on {path} hung up: it is no memtui agent, or one of another version"
+                    )
+                for body in splitter.feed(data):
+                    check_greeting(codec.decode(body))
+                    return
+        except (TimeoutError, socket.timeout):  # two classes before Python 3.10
+            return
+        except ConnectionRefusedError:
+            raise AgentError(f"nobody listens on {path}: the agent has gone, the process may be restarting") from None
+        except (OSError, codec.CodecError) as error:
+            raise AgentError(_reason(error)) from None
+
+
+def check_greeting(message: object) -> None:
+    """Raises AgentError where the first message is not that of an agent this viewer understands."""
+    if isinstance(message, Refusal):
+        raise AgentRefused(message.reason)
+    if not isinstance(message, Hello):
+        raise AgentError("what listens on the agent's socket is no memtui agent")
+    if message.protocol != PROTOCOL:
+        raise AgentRefused(version_text(message))
 
 
 class AgentReader:
@@ -106,13 +149,8 @@ class AgentReader:
             writer.close()
 
     def _take(self, message: object, greeted: bool, now_ns: int) -> None:
-        if isinstance(message, Refusal):
-            raise AgentRefused(message.reason)
-        if not greeted:
-            if not isinstance(message, Hello):
-                raise AgentError("what listens on the agent's socket is no memtui agent")
-            if message.protocol != PROTOCOL:
-                raise AgentRefused(version_text(message))
+        if not greeted or isinstance(message, Refusal):
+            check_greeting(message)
         if isinstance(message, Hello):
             self._session.set_connection("connected")
         self._received(message, now_ns)

@@ -17,10 +17,8 @@ import pynvml
 
 from memtui.session.readings import DeviceReading, DriverReading
 
+from .driver_library import LIBRARY_VARIABLE
 from .driver_processes import listed_processes, split_processes
-
-#: Path of another NVML than the system's (the virtual GPU's): loaded first, it answers to the same name.
-LIBRARY_VARIABLE = "MEMTUI_NVML_LIBRARY"
 
 #: NVML's "not available"; some versions hand it on as a number of bytes.
 _NO_VALUE = 1 << 62

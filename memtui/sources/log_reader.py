@@ -6,6 +6,7 @@ import bisect
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from memtui.session.session import Session
@@ -14,6 +15,7 @@ from .log_format import FORMAT, VERSION, LogError, read_driver, read_end, read_f
 
 _TIME = re.compile(rb'\{"kind":"([a-z]+)","time_ns":(\d+)')
 _FIRST_LINE_BYTES = 4096
+SECOND_NS = 1_000_000_000
 #: Lines between two copies of the session: going back costs at most so many lines again.
 _CHECKPOINT_LINES = 1000
 
@@ -79,6 +81,16 @@ class LogReader:
         for line in range(applied, count):
             self._apply(session, line)
         return session
+
+    def each_second(self) -> Iterator[tuple[Session, int]]:
+        """The session at the end of each second of the log; the same object, which goes on."""
+        session = Session()
+        due = self.start_ns + SECOND_NS
+        for line, time_ns in enumerate(self._times):
+            while time_ns > due:
+                yield session, due
+                due += SECOND_NS
+            self._apply(session, line)
 
     def close(self) -> None:
         """Closes the file."""

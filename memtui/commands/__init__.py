@@ -1,0 +1,1 @@
+"""The commands of `memtui`, one a module; each is imported only when it is called."""

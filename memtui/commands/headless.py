@@ -1,0 +1,62 @@
+"""A line a second instead of the app."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Callable, Optional, TextIO
+
+from memtui.analysis.build import build_view
+from memtui.analysis.headline import farewell, headline
+from memtui.analysis.view import View
+from memtui.sources.monitor import Monitor
+
+_PERIOD_SECONDS = 1.0
+
+
+def pick_device(monitor: Monitor, wanted: Optional[str]) -> str:
+    """The device that was asked for, once the process uses it; else the one with most memory."""
+    names = {device.device for device in monitor.session.devices}
+    return wanted if wanted is not None and wanted in names else monitor.session.default_device()
+
+
+def view_of(monitor: Monitor, device: Optional[str]) -> View:
+    """What is to be said now."""
+    return build_view(monitor.session, pick_device(monitor, device), monitor.now_ns())
+
+
+async def print_lines(
+    monitor: Monitor, stream: Optional[TextIO], frames: Optional[int], device: Optional[str], stopped: asyncio.Event
+) -> bool:
+    """Starts the monitor and prints until the process ends, `frames` lines are out, or `stopped` is set.
+
+    True where the process ended. Without a `stream` nothing is printed, and seconds are counted all the same.
+    """
+    await monitor.start()
+    try:
+        printed = 0
+        ends = [asyncio.ensure_future(monitor.ended()), asyncio.ensure_future(stopped.wait())]
+        due = time.monotonic()
+        while frames is None or printed < frames:
+            # Not before there is something to say: the first line of a program that has only just begun is empty.
+            due += _PERIOD_SECONDS
+            await asyncio.wait(ends, timeout=max(0.0, due - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
+            if ends[0].done() or ends[1].done():
+                break
+            _say(stream, lambda: headline(view_of(monitor, device), time.time()))
+            printed += 1
+        ended = ends[0].done()
+        for task in ends:
+            task.cancel()
+        if ended:
+            _say(stream, lambda: farewell(view_of(monitor, device)))
+        return ended
+    finally:
+        await monitor.stop()
+
+
+def _say(stream: Optional[TextIO], line: Callable[[], str]) -> None:
+    if stream is not None:
+        with contextlib.suppress(ValueError):  # closed by whoever owns it
+            print(f"memtui: {line()}", file=stream, flush=True)

@@ -1,0 +1,166 @@
+"""`memtui run`: a program, started with the agent in it, and watched."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import os
+import shutil
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import NoReturn, Optional
+
+from memtui import __version__
+from memtui.cli import CommandError
+from memtui.sources.log_format import LogError
+from memtui.sources.log_writer import LogWriter
+from memtui.sources.monitor import Monitor
+from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart, TerminalSize
+
+from .program import resolve, with_agent
+from .screen import check_terminal, show, wants_app
+
+_CLOSING_SECONDS = 3.0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Starts the program and watches it; the exit status is the program's, 0 where it was left running."""
+    argv, label = resolve(options.program)
+    env = with_agent()
+    if wants_app(options):
+        return run_in_app(argv, env, label, options)
+    return run_headless(argv, env, label, options)
+
+
+def open_log(options: argparse.Namespace) -> Optional[LogWriter]:
+    """The log that was asked for; raises CommandError."""
+    if options.log is None:
+        return None
+    try:
+        return LogWriter(options.log, __version__)
+    except LogError as error:
+        raise CommandError(str(error)) from None
+
+
+def launch_failed(error: LaunchFailed) -> CommandError:
+    """What a shell's status would be for a program that did not start."""
+    statuses = {errno.ENOENT: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
+    return CommandError(str(error), statuses.get(error.errno or 0, 1))
+
+
+# In the app
+
+
+def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argparse.Namespace) -> int:
+    """The program on a terminal of its own, the app on this one; its output is printed when the app is left."""
+    from memtui.sources.program_launch import launch
+
+    check_terminal()
+    log = open_log(options)
+    size = shutil.get_terminal_size()
+    try:
+        start = launch(argv, env, os.getcwd(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
+    except LaunchFailed as error:
+        raise launch_failed(error) from None
+    monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label)
+    kind = show(monitor, options)
+    return leave_app(start.pid, kind)
+
+
+def leave_app(pid: int, kind: str) -> int:
+    """Prints what the program wrote, as it would have been; its status, or 0 where it goes on."""
+    from memtui.sources.program_headless import leave_as
+    from memtui.sources.program_replay import replay_to
+
+    sys.stdout.flush()
+    try:
+        status = _stop(pid) if kind == "stop" else None
+        printed = replay_to(pid, 1)
+    except ProgramError as error:
+        raise CommandError(str(error)) from None
+    except BrokenPipeError:
+        return 141
+    status = printed or status
+    if status is None:
+        print(f"memtui: process {pid} goes on; memtui attach --pid {pid} shows it again", file=sys.stderr)
+        return 0
+    return leave_as(status)
+
+
+def _stop(pid: int) -> Optional[ExitStatus]:
+    """Interrupts the program and waits for its end; Ctrl-C meanwhile asks it again, harder each time."""
+    from memtui.commands.stopping import stop_program
+
+    return stop_program(pid)
+
+
+# Without the app
+
+
+class _Detach(Exception):
+    """Raised in the main thread when enough lines are out."""
+
+
+def run_headless(argv: list[str], env: dict[str, str], label: str, options: argparse.Namespace) -> int:
+    """The program with this process's own streams; memtui's lines go to standard error."""
+    from memtui.sources.program_headless import leave_as
+    from memtui.sources.program_headless import run as run_program
+
+    log = open_log(options)
+    watcher = _Watcher(log, label, options)
+
+    def detach(number: int, frame: Optional[FrameType]) -> NoReturn:
+        raise _Detach
+
+    signal.signal(signal.SIGALRM, detach)
+    try:
+        status = run_program(argv, env, os.getcwd(), started=watcher.start)
+    except _Detach:
+        print(
+            f"memtui: process {watcher.pid} goes on; memtui attach --pid {watcher.pid} shows it again", file=sys.stderr
+        )
+        return 0
+    except LaunchFailed as error:
+        raise launch_failed(error) from None
+    except ProgramError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        watcher.finish()
+    return leave_as(status)
+
+
+class _Watcher:
+    """The monitor in a thread of its own, beside a main thread that is busy passing signals on."""
+
+    def __init__(self, log: Optional[LogWriter], label: str, options: argparse.Namespace) -> None:
+        self.pid = 0
+        self._log, self._label, self._options = log, label, options
+        self._thread: Optional[threading.Thread] = None
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._stopped: Optional[asyncio.Event] = None
+
+    def start(self, program: ProgramStart) -> None:
+        self.pid = program.pid
+        # A daemon: the program's end is passed on whatever becomes of the lines.
+        self._thread = threading.Thread(target=self._run, name="memtui-lines", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Waits a moment for the last line and the end of the log."""
+        if self._thread is not None:
+            self._thread.join(_CLOSING_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.run(self._watch())
+
+    async def _watch(self) -> None:
+        from .headless import print_lines
+
+        monitor = Monitor(self.pid, supervised=True, collect=False, log=self._log, label=self._label)
+        stream = None if self._options.quiet else sys.stderr
+        ended = await print_lines(monitor, stream, self._options.frames, self._options.device, asyncio.Event())
+        if not ended:
+            os.kill(os.getpid(), signal.SIGALRM)

@@ -1,0 +1,173 @@
+"""What on this machine can be watched, and what else trains or holds a GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import time
+from dataclasses import dataclass, replace
+from typing import Optional
+
+import psutil
+
+from memtui.wire import codec, paths
+from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
+
+from .agent_socket import AgentError, check_greeting, check_owner
+
+#: An agent answers within its period of 0.1 s; a stopped process never does.
+_ANSWER_SECONDS = 0.6
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A process of the list; what is not known is None. `agent` is "yes", "no", or what is wrong with it."""
+
+    pid: int
+    user: str
+    command: tuple[str, ...]
+    created_s: Optional[float]
+    agent: str
+    device: str = ""
+    memory_bytes: Optional[int] = None  # reserved by the allocator, else as the driver or the system has it
+    supervised: bool = False
+    rank: Optional[int] = None
+    own: bool = True  # of this user, or this user is root
+
+
+def list_processes() -> list[Listed]:
+    """Processes with an agent, programs under a supervisor, and others with PyTorch loaded or on a GPU; by pid."""
+    return asyncio.run(_list())
+
+
+async def _list() -> list[Listed]:
+    agents = _sockets("agent")
+    supervised = set(_sockets("run"))
+    # The driver may need a second to start: meanwhile the agents answer.
+    driver = asyncio.get_running_loop().run_in_executor(None, _on_devices)
+    answers = await asyncio.gather(*(_ask(path) for path in agents.values()))
+    found: dict[int, Listed] = {}
+    for pid, answer in zip(agents, answers):
+        base = _describe(pid)
+        if base is not None:
+            found[pid] = replace(base, supervised=pid in supervised, **answer)
+    for pid in supervised - set(found):
+        base = _describe(pid)
+        if base is not None:
+            found[pid] = replace(base, supervised=True, agent="not yet")
+    for pid in _with_torch(set(found)):
+        base = _describe(pid)
+        if base is not None:
+            found[pid] = base
+    for pid, (device, held) in (await driver).items():
+        base = found.get(pid) or _describe(pid)
+        if base is not None and base.memory_bytes is None:
+            found[pid] = replace(base, device=base.device or device, memory_bytes=held)
+    return [found[pid] for pid in sorted(found)]
+
+
+def _sockets(prefix: str) -> dict[int, pathlib.Path]:
+    found = paths.find_sockets(prefix)
+    if os.geteuid() == 0:
+        for folder in [*pathlib.Path("/run/user").glob("*/memtui"), *pathlib.Path("/tmp").glob("memtui-*")]:
+            uid = folder.parent.name if folder.name == "memtui" else folder.name.partition("-")[2]
+            if uid.isdigit() and int(uid) != 0:
+                found = {**paths.find_sockets(prefix, int(uid)), **found}
+    return found
+
+
+async def _ask(path: pathlib.Path) -> dict[str, object]:
+    try:
+        check_owner(path)
+        return await asyncio.wait_for(_conversation(path), _ANSWER_SECONDS)
+    except asyncio.TimeoutError:
+        return {"agent": "silent"}
+    except ConnectionRefusedError:
+        return {"agent": "gone"}
+    except (AgentError, codec.CodecError):
+        return {"agent": "other version"}
+    except OSError as error:
+        return {"agent": error.strerror or "unreadable"}
+
+
+async def _conversation(path: pathlib.Path) -> dict[str, object]:
+    reader, writer = await asyncio.open_unix_connection(os.fspath(path))
+    answer: dict[str, object] = {"agent": "yes"}
+    try:
+        writer.write(codec.encode(Request("hello", PROTOCOL, history=False)))
+        splitter = codec.Splitter()
+        greeted = False
+        while True:
+            data = await reader.read(1 << 16)
+            if not data:
+                return answer
+            for body in splitter.feed(data):
+                message = codec.decode(body)
+                if not greeted:
+                    check_greeting(message)
+                    greeted = True
+                if isinstance(message, Hello):
+                    answer["rank"] = message.rank
+                elif isinstance(message, Frame):
+                    return {**answer, **_held(message)}
+    finally:
+        writer.close()
+
+
+def _held(frame: Frame) -> dict[str, object]:
+    # A GPU says more than the host, which every process uses.
+    order = sorted(frame.devices, key=lambda device: (device.device != "host", device.reserved_bytes or 0))
+    if not order:
+        return {}
+    fullest = order[-1]
+    held = fullest.reserved_bytes if fullest.rss_bytes is None else fullest.rss_bytes
+    return {"device": fullest.device, "memory_bytes": held}
+
+
+def _describe(pid: int) -> Optional[Listed]:
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            own = os.geteuid() in (0, process.uids().effective)
+            command = tuple(process.cmdline()) or (process.name(),)
+            return Listed(pid, process.username(), command, process.create_time(), "no", own=own)
+    except (psutil.Error, KeyError):
+        return None
+
+
+def _with_torch(known: set[int]) -> list[int]:
+    """Own processes with PyTorch loaded that are not `known`; others' memory maps cannot be read."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in known:
+            continue
+        try:
+            if "python" not in os.readlink(f"/proc/{entry}/exe") or int(entry) == os.getpid():
+                continue
+            if "/libtorch" in pathlib.Path(f"/proc/{entry}/maps").read_text(errors="replace"):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def _on_devices() -> dict[int, tuple[str, Optional[int]]]:
+    """Processes on a GPU, by the driver's list: (device, bytes)."""
+    from .driver import DriverSource
+
+    source = DriverSource()
+    reading = source.read(0)
+    source.close()
+    found: dict[int, tuple[str, Optional[int]]] = {}
+    for device in reading.devices:
+        for process in device.others or ():
+            found[process.pid] = (f"gpu:{device.index}", process.bytes_held)
+    return found
+
+
+def age_ns(listed: Listed) -> Optional[int]:
+    """How long ago it was started."""
+    return None if listed.created_s is None else max(0, int((time.time() - listed.created_s) * 1e9))

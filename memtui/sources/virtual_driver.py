@@ -1,0 +1,43 @@
+"""Reading the virtual GPUs of a program instead of this machine's driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .driver_library import LIBRARY_VARIABLE
+
+_MARK = "VGPU_SHM"
+_NVML = "libnvidia-ml.so.1"
+
+
+def use_driver_of(environment: Mapping[str, str]) -> bool:
+    """Makes NVML in this process answer for the virtual GPUs of a program started with `environment`, if it has any.
+
+    The library is only taken from a file of this user: the environment of a process is not to be trusted further.
+    """
+    if _MARK not in environment:
+        return False
+    for entry in environment.get("LD_PRELOAD", "").split(":"):
+        library = Path(entry).parent / _NVML
+        if not Path(entry).name.startswith("libvgpu") or not library.is_file():
+            continue
+        if library.stat().st_uid != os.geteuid() or library.stat().st_mode & 0o022:
+            continue
+        os.environ.update({name: value for name, value in environment.items() if name.startswith("VGPU_")})
+        os.environ[LIBRARY_VARIABLE] = str(library)
+        return True
+    return False
+
+
+def use_driver_of_process(pid: int) -> bool:
+    """As `use_driver_of`, for a running process of this user."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return False
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in entries)
+    return use_driver_of({name: value for name, _, value in pairs if name})
