@@ -16,9 +16,12 @@ from textual.screen import Screen
 from . import glyphs as glyph_sets
 from . import palette
 from .feed import BuildView, Feed
-from .look import Look, choose, make, textual_theme
+from .look import choose, make, textual_theme
 from .palette import Colors
 from .screens.monitor import MonitorScreen
+
+#: A program that was interrupted has so long to end before the next question.
+PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         theme: str | None = None,
         device: str | None = None,
         ascii_only: bool | None = None,
+        color_system: str | None = "auto",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         environment = os.environ if environment is None else environment
@@ -60,6 +64,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         # Textual takes NO_COLOR to mean shades of grey; with the terminal's own colours it leaves them all out.
         super().__init__(ansi_color=True if colors.mono else None)
         self.feed = feed
+        # As rich names it, "truecolor" to "standard"; None is no colours, and "auto" what the terminal says of itself.
+        self._color_system = self.console.color_system if color_system == "auto" else color_system
         self._only_mono = bool(environment.get("NO_COLOR"))
         if ascii_only is None:
             encoding = glyph_sets.stdout_encoding(getattr(sys.__stdout__, "encoding", None))
@@ -68,7 +74,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             self._glyphs = glyph_sets.ASCII if ascii_only else glyph_sets.UNICODE
         for each in palette.BY_NAME.values():
             self.register_theme(textual_theme(each))
-        self.look = make(colors, self._glyphs, self.console.color_system)
+        self.look = make(colors, self._glyphs, self._color_system)
         self.theme = self.look.colors.name
         if build is None:
             from memtui.analysis.build import build_view
@@ -86,6 +92,15 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
     async def _start(self) -> None:
         await self.feed.start()
+        if self.feed.replay:
+            self.monitor.show_recording()
+        program = self.feed.program
+        if program is not None and program.pty:
+            from .program import ProgramTab
+
+            program_tab = ProgramTab(program, self.monitor.draw_changes)
+            await self.monitor.add_program(program_tab)
+            program.listener = program_tab
 
     async def on_unmount(self) -> None:
         """Stops the sources."""
@@ -98,7 +113,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         if self._only_mono and not colors.mono:
             self.monitor.say("NO_COLOR is set")
             return
-        self.look = make(colors, self._glyphs, self.console.color_system)
+        self.look = make(colors, self._glyphs, self._color_system)
         self.ansi_color = True if self.look.colors.mono else None
         self.theme = self.look.colors.name
         self.monitor.set_look(self.look)
@@ -152,9 +167,50 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
     # Leaving
 
+    @property
+    def running(self) -> bool:
+        """Whether a program that was started from here still runs."""
+        return self.feed.program is not None and self.feed.program.running
+
     async def action_quit(self) -> None:
         """Leaves; asks first where a program was started from here and still runs."""
-        self.exit(Outcome("detach"))
+        if self.running:
+            self._ask(again=False)
+        else:
+            self.exit(Outcome("ended" if self.feed.session.end is not None else "detach"))
+
+    def _ask(self, *, again: bool) -> None:
+        from .screens.quit import QuitScreen
+
+        view = self.monitor.view
+        name = view.program if view is not None and view.program else "the program"
+        self.push_screen(QuitScreen(self.look, name, again=again), self._answered)
+
+    def _answered(self, answer: Optional[str]) -> None:
+        program = self.feed.program
+        if answer == "detach":
+            self.exit(Outcome("detach" if self.running else "ended"))
+        elif program is not None and answer in ("interrupt", "kill"):
+            if answer == "interrupt":
+                program.interrupt()
+                self.monitor.say("interrupted; waiting for it to end")
+            else:
+                program.kill()
+            self._wait_for_end(PATIENCE_S)
+
+    def _wait_for_end(self, seconds: float) -> None:
+        if not self.running:
+            self.exit(Outcome("stop"))
+        elif seconds > 0:
+            self.set_timer(0.1, partial(self._wait_for_end, seconds - 0.1))
+        elif self.screen is self.monitor:
+            self._ask(again=True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leaves ctrl+p to the program while it has the keyboard."""
+        if action == "command_palette" and self.monitor.typing:
+            return False
+        return super().check_action(action, parameters)
 
 
 def run_app(

@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
 
 if TYPE_CHECKING:
     from memtui.analysis.view import View
     from memtui.session.session import Session
 
 
+class ExitText(Protocol):
+    """How a program ended; its text says it in words."""
+
+
+class Program(Protocol):
+    """The running program: its terminal, its signals, its end."""
+
+    #: Hears the output, a `ProgramListener` of the sources; what came before it was set is told at once.
+    listener: Any
+
+    @property
+    def pty(self) -> bool:
+        """Whether it has a terminal, and so output to show."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet, as far as is known."""
+
+    def interrupt(self) -> None:
+        """Sends it what Ctrl-C would."""
+
+    def kill(self) -> None:
+        """Ends it without asking."""
+
+    def send_input(self, data: bytes) -> None:
+        """Types into its terminal."""
+
+    def send_reply(self, data: bytes) -> None:
+        """Answers a query it made of its terminal."""
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Gives its terminal this size, in cells."""
+
+
 class Feed(Protocol):
     """A source of one session: live, or a recording that can be moved through."""
 
-    session: Session
-    replay: bool
     on_change: Optional[Callable[[], None]]
 
+    @property
+    def session(self) -> Session:
+        """What is known; a recording has another object after each `seek`."""
+
+    @property
+    def program(self) -> Optional[Program]:
+        """The program, where it was started by `memtui run`; known after `start`."""
+
+    @property
+    def replay(self) -> bool:
+        """Whether this is a `Recording`."""
+
     def now_ns(self) -> int:
-        """The monitored machine's monotonic clock; for a replay the instant that is shown."""
+        """The monitored machine's monotonic clock; for a recording the instant that is shown."""
 
     async def start(self) -> None:
-        """Starts the sources; returns at once."""
+        """Starts the sources."""
 
     async def stop(self) -> None:
         """Stops the sources; the program goes on."""
@@ -29,25 +73,16 @@ class Feed(Protocol):
 class Recording(Feed, Protocol):
     """A feed that can be moved through time."""
 
-    start_ns: int
-    end_ns: int
+    @property
+    def start_ns(self) -> int:
+        """The first instant."""
+
+    @property
+    def end_ns(self) -> int:
+        """The last instant."""
 
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the recording."""
-
-
-class Program(Protocol):
-    """The running program as the interface uses it, beside the output pane, which has its own needs."""
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended yet."""
-
-    def interrupt(self) -> None:
-        """Sends it what Ctrl-C would."""
-
-    def kill(self) -> None:
-        """Ends it without asking."""
 
 
 #: A session, a device and an instant to what one screen says of them.

@@ -37,10 +37,3 @@ class TabPointed(Message):
     """A tab's name was clicked."""
 
     name: str
-
-
-@dataclass
-class ProgramEnded(Message):
-    """The monitored program is over; `text` says how."""
-
-    text: str

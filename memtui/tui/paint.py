@@ -8,6 +8,7 @@ changes with the figures goes to the terminal cell by cell. Whatever covers or m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from textual._compositor import CompositorUpdate
@@ -34,7 +35,7 @@ class CellsUpdate(CompositorUpdate):
         yield from ()
 
 
-def paint(screen: Screen[object], widgets: Iterable[Lines], look: Look) -> int:
+def paint(screen: Screen[Any], widgets: Iterable[Lines], look: Look) -> int:
     """Shows what changed in `widgets` since they were last drawn; how many cells that were."""
     app = screen.app
     direct = app.screen is screen and not app._batch_count and not screen._layout_required and app._running

@@ -387,11 +387,13 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
             table[roles.ink(tenant)] = style(colors.dim)
             table[roles.fill(tenant)] = style(colors.faint, colour)
             continue
-        table[roles.ink(tenant)] = style(letter_on(colour, colors), colour)
-        table[roles.fill(tenant)] = style(letter_on(colour, colors), colour)
+        letter = letter_on(colour, colors)
+        table[roles.ink(tenant)] = style(letter, colour)
+        # In the bar the letter stands in every cell: a quieter one, so that the colour is what is seen first.
+        table[roles.fill(tenant)] = style(mix(colour, letter, 0.6), colour)
     for name in PHASES:
-        tenant = _PHASE_TENANTS.get(name)
-        table[roles.phase(name)] = style(colors.tenant(tenant) if tenant else colors.faint)
+        likeness = _PHASE_TENANTS.get(name)
+        table[roles.phase(name)] = style(colors.tenant(likeness) if likeness else colors.faint)
     return table
 
 

@@ -20,7 +20,7 @@ async def render(
     ascii_only: bool = False,
 ) -> str:
     """An SVG of the app at a size and theme, after `keys` were pressed."""
-    app = MemtuiApp(feed, build=build, theme=theme, ascii_only=ascii_only, environment={})
+    app = MemtuiApp(feed, build=build, theme=theme, ascii_only=ascii_only, color_system="truecolor", environment={})
     async with app.run_test(size=(width, height)) as pilot:
         await pilot.pause()
         for key in keys:

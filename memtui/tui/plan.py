@@ -37,8 +37,8 @@ def plan(width: int, height: int, legend: int, evidence: int) -> Plan:
     gap = 1 if body >= 26 else 0
     chart = max(6, body * 45 // 100)
     room = body - chart - 2 * gap
-    bar = 1 + min(legend, max(1, room // 3) if body < 26 else legend)
-    room -= bar
+    bar = 1 + min(legend, max(1, room // 3) if body < 18 else 4 if body < 26 else legend)
+    room = max(0, room - bar)
     events = min(room, 1 if body < 18 else 2 if body < 26 else 4 + (body - 26) // 6)
     shown = min(evidence, room - events)
     room -= events + shown

@@ -76,8 +76,8 @@ class Training:
 
     def model(self, time_ns: int) -> Model:
         """What was discovered."""
-        names = {name: self.parameters for name in self.names}
-        adam = Optimizer("AdamW", {}, names, self.parameters // 4, {name: 2 * self.parameters for name in self.names}, 2)
+        names = dict.fromkeys(self.names, self.parameters)
+        adam = Optimizer("AdamW", {}, names, self.parameters // 4, dict.fromkeys(self.names, 2 * self.parameters), 2)
         count = self.parameters // 4
         return Model(time_ns, ("GPT",), count, count, names, {"float32": self.parameters}, (adam,))
 
@@ -175,7 +175,9 @@ class Training:
     def reserved(self) -> int:
         """The allocator's segments: grown once, after the first step."""
         grown = self.step > 0
-        return (self.peak * 103 // 100 if not grown else max(self.peak * 103 // 100, self.total * 62 // 100)) >> 21 << 21
+        return (
+            (self.peak * 103 // 100 if not grown else max(self.peak * 103 // 100, self.total * 62 // 100)) >> 21 << 21
+        )
 
     def reading(self, time_ns: int) -> DriverReading:
         """What NVML says."""

@@ -45,19 +45,16 @@ def scale(top: int, rows: int) -> Scale:
 def round_top(value: int) -> int:
     """The next round number of bytes at or above `value`, with some air above it."""
     wanted = max(1024, value * 1.05)
-    size = 1024 ** _STEPS.index(units.unit_of(int(wanted)))
+    size: int = 1024 ** _STEPS.index(units.unit_of(int(wanted)))
     for step in (1, 1.5, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 200, 256, 320, 400, 512):
         if step * size >= wanted:
             return int(step * size)
-    for step in (640, 768, 896, 1024):
-        if step * size >= wanted:
-            return step * size
-    return 1024 * size
+    return next((step * size for step in (640, 768, 896) if step * size >= wanted), 1024 * size)
 
 
 def clock_ticks(span_s: float, cells: int) -> list[float]:
     """Seconds before the right end at which the time axis gets a label, from left to right, without the end."""
-    most = max(1, cells // 22)
+    most = max(1, cells // 18)
     for step in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800):
         if span_s / step <= most + 0.5:
             count = int(span_s // step + 1e-9)

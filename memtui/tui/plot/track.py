@@ -23,15 +23,16 @@ class Track:
         self._newest_ns: int | None = None
         self._held: tuple[int, int | None] = (0, None)
 
-    def columns(self, series: Series | None, first: int, count: int, step_ns: int) -> list[Column]:
+    def columns(self, series: Series | None, first: int, count: int, step_ns: int, now_ns: int) -> list[Column]:
         """(min, max) of columns `first` to `first + count` of `step_ns` each; column n begins at n * step_ns.
 
-        Short gaps between samples are bridged with the value that held; long ones are None.
+        Short gaps between samples, and from the last one until now, are bridged with the value that held; long ones
+        are None.
         """
         if series is None:
             return [None] * count
         self._update(series, first, count, step_ns)
-        return bridge(self._raw, max(1, HOLD_NS // step_ns))
+        return bridge(self._raw, max(1, HOLD_NS // step_ns), now_ns // step_ns - first, series.last_value)
 
     def _update(self, series: Series, first: int, count: int, step_ns: int) -> None:
         held = (len(series), series.first_time_ns)
@@ -50,11 +51,11 @@ class Track:
         self._newest_ns = series.last_time_ns
 
 
-def bridge(columns: list[Column], longest: int) -> list[Column]:
-    """Columns with gaps of at most `longest` filled by what must have held there.
+def bridge(columns: list[Column], longest: int, last_place: int, last_value: int | None) -> list[Column]:
+    """Columns with gaps of at most `longest` filled by what must have held there; none after `last_place`, now.
 
-    The value at the end of a bucket is not known, only its range: of that range the value nearest to the next bucket's.
-    A gap that is still open at the end is filled too, since the newest figure holds until the next.
+    The value at the end of a bucket is not known, only its range: of that range the value nearest to the next bucket's,
+    and where there is no next one the newest figure of all.
     """
     if None not in columns:
         return columns
@@ -69,4 +70,9 @@ def bridge(columns: list[Column], longest: int) -> list[Column]:
             value = min(max(column[0], before[0]), before[1])
             result[last + 1 : place] = [(value, value)] * (place - last - 1)
         last = place
+    end = min(len(columns), last_place + 1)
+    if last >= 0 and last + 1 < end <= last + 1 + longest:
+        low, high = columns[last] or (0, 0)
+        value = high if last_value is None else min(max(last_value, low), high)
+        result[last + 1 : end] = [(value, value)] * (end - last - 1)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Optional
+from typing import TYPE_CHECKING, ClassVar, Optional, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,10 +16,12 @@ from textual.widget import Widget
 from memtui.analysis import glossary, units
 from memtui.analysis.view import View
 from memtui.tui import messages, roles
-from memtui.tui.feed import BuildView, Feed
+from memtui.tui.feed import BuildView, Feed, Recording
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
+from memtui.tui.plot.scale import SPANS
+from memtui.tui.plot.window import Window
 from memtui.tui.widgets.bar import Bar
 from memtui.tui.widgets.chart import Chart, Readout
 from memtui.tui.widgets.events import Events
@@ -31,6 +33,7 @@ from memtui.tui.widgets.lines import Lines
 from memtui.tui.widgets.small import Small
 
 if TYPE_CHECKING:
+    from memtui.tui.program import ProgramTab
     from memtui.tui.widgets.output import OutputPane
 
 #: The chart is looked at so often; the figures every second time, since nobody reads ten numbers a second.
@@ -81,7 +84,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.paused_ns: int | None = None
         self.tab = "memory"
         self.frames_drawn = 0
-        self.output: OutputPane | None = None
+        self.program_tab: ProgramTab | None = None
         self._message: tuple[float, str] | None = None
         self._tick_count = 0
         self._revision: tuple[object, ...] = ()
@@ -119,6 +122,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.refresh_view()
         self._arrange()
         self.set_interval(TICK_S, self.tick)
+        if self.feed.replay:
+            self.keys.replay = True
 
     def on_resize(self) -> None:
         """Divides the lines anew."""
@@ -194,7 +199,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         view, session, given = self.view, self.feed.session, self.chart.input
         if view is None:
             return
-        given.now_ns, given.first_ns = self.now_ns(), self.first_ns()
+        given.now_ns, given.first_ns = self._chart_end_ns(), self.first_ns()
         given.allocated = session.series(view.device, "allocated_bytes")
         given.reserved = session.series(view.device, "reserved_bytes")
         given.device = session.series(view.device, "device_used_bytes")
@@ -204,6 +209,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         given.rules = view.rules
         given.phases = session.phases
         given.step_ns = None if session.frame is None else session.frame.last_step_ns
+
+    def _chart_end_ns(self) -> int:
+        """The newest instant there can be figures of: the chart of a recording goes on beyond what is shown."""
+        return cast("Recording", self.feed).end_ns if self.feed.replay else self.now_ns()
 
     def _status(self) -> tuple[str, str] | None:
         if self._message is not None:
@@ -220,7 +229,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if self.paused_ns is not None:
             since = elapsed(self.feed.now_ns() - self.paused_ns)
             return roles.WARNING, f"for {since}; everything is still received · p goes on"
-        if self.chart.input.window.end_ns is not None:
+        if self.chart.input.window.end_ns is not None and not self.feed.replay:
             return roles.TEXT, "the chart shows the past · end: live again"
         return None
 
@@ -262,7 +271,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if wanted == self._planned:
             return
         self._planned = wanted
-        self.chart.phase_strip = wanted.phase_strip
+        self.chart.phase_strip = self.figures.phase_legend = wanted.phase_strip
         self.query_one("#top").styles.height = wanted.chart
         self.figures.styles.width = wanted.figures_width
         self.figures.display = wanted.figures_width > 0
@@ -285,37 +294,62 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def _name_tabs(self) -> None:
         tabs = [("1", "memory"), ("2", "events")]
-        if self.output is not None:
+        if self.program_tab is not None:
             tabs.append(("3", "output"))
         self.keys.tabs, self.keys.active = tuple(tabs), self.tab
 
-    async def add_output(self, output: OutputPane) -> None:
+    async def add_program(self, program_tab: ProgramTab) -> None:
         """Gives the program's terminal its tab."""
-        self.output = output
-        output.display = self.tab == "output"
-        await self.mount(output, before=self.keys)
+        self.program_tab = program_tab
+        program_tab.pane.display = self.tab == "output"
+        await self.mount(program_tab.pane, before=self.keys)
         self._name_tabs()
+        self.draw_changes()
 
     def action_tab(self, name: str) -> None:
         """Shows one of the tabs."""
-        if name == "output" and self.output is None:
+        pane = None if self.program_tab is None else self.program_tab.pane
+        if name == "output" and pane is None:
             self.say("no output here: the program was not started by memtui run")
             return
         self.tab = name
         places: dict[str, Widget | None] = {
             "memory": self.query_one("#memory"),
             "events": self.event_list,
-            "output": self.output,
+            "output": pane,
         }
         for place, widget in places.items():
             if widget is not None:
                 widget.display = place == name
         self._name_tabs()
-        if name == "output" and self.output is not None:
-            self.output.focus()
-        else:
-            self.set_focus(None)
+        self.set_focus(pane if name == "output" else None)
         self.draw_changes(force=True)
+
+    @property
+    def typing(self) -> bool:
+        """Whether the keyboard is the program's."""
+        return self.program_tab is not None and self.focused is self.program_tab.pane
+
+    def on_output_pane_input(self, message: OutputPane.Input) -> None:
+        """Keys for the program."""
+        if self.program_tab is not None:
+            self.program_tab.on_input(message)
+
+    def on_output_pane_reply(self, message: OutputPane.Reply) -> None:
+        """The terminal's answer for the program."""
+        if self.program_tab is not None:
+            self.program_tab.on_reply(message)
+
+    def on_output_pane_resized(self, message: OutputPane.Resized) -> None:
+        """The size of the program's terminal."""
+        if self.program_tab is not None:
+            self.program_tab.on_resized(message)
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _keyboard_given(self) -> None:
+        self.keys.typing = self.typing
+        self.draw_changes()
 
     # Keys
 
@@ -328,14 +362,33 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def action_zoom(self, steps: int) -> None:
         """Zooms out by `steps`."""
         chart = self.chart
-        window = chart.input.window.zoomed(steps, chart.age_ns, self.now_ns(), chart.cells)
+        window = chart.input.window.zoomed(steps, chart.age_ns, self._chart_end_ns(), chart.cells)
         self._set_window(window)
 
     def action_move(self, columns: int) -> None:
         """Moves the cursor; in a recording that is the instant that is shown."""
         chart = self.chart
+        if self.feed.replay:
+            self._seek(self.feed.now_ns() + columns * chart.cell_ns())
+            return
         window = chart.input.window.moved(columns, chart.cells, chart.age_ns, self.first_ns(), self.now_ns())
         self._set_window(window)
+
+    def show_recording(self) -> None:
+        """A recording has been read: all of it in the window, the cursor where it stands."""
+        recording = cast("Recording", self.feed)
+        length = recording.end_ns - recording.start_ns
+        span = next((index for index, seconds in enumerate(SPANS) if seconds * 1e9 >= length), len(SPANS) - 1)
+        self.chart.input.window = Window(span=span, cursor_ns=recording.now_ns())
+        self.draw_changes(force=True)
+
+    def _seek(self, time_ns: int) -> None:
+        recording = cast("Recording", self.feed)
+        recording.seek(time_ns)
+        self.draw_changes(force=True)
+        chart = self.chart
+        shown = recording.now_ns()
+        self._set_window(chart.input.window.at(shown, chart.cells, chart.age_ns, recording.end_ns))
 
     def action_page(self, direction: int) -> None:
         """Moves by half a window."""
@@ -347,11 +400,17 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def action_oldest(self) -> None:
         """The cursor at the oldest figure."""
+        if self.feed.replay:
+            self._seek(cast("Recording", self.feed).start_ns)
+            return
         chart = self.chart
         self._set_window(chart.input.window.at(self.first_ns(), chart.cells, chart.age_ns, self.now_ns()))
 
     def action_live(self) -> None:
-        """Back to now."""
+        """Back to now, or to the end of the recording."""
+        if self.feed.replay:
+            self._seek(cast("Recording", self.feed).end_ns)
+            return
         self._set_window(self.chart.input.window.live())
 
     def action_escape(self) -> None:
@@ -359,7 +418,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if self.figures.cursor is not None:
             self.figures.cursor = None
             self.draw_changes()
-        else:
+        elif not self.feed.replay:
             self.action_live()
 
     def action_row(self, by: int) -> None:
@@ -392,21 +451,20 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._evidence_wanted = 0
         self.draw_changes(force=True)
 
-    def _set_window(self, window: object) -> None:
-        self.chart.input.window = window  # type: ignore[assignment]
+    def _set_window(self, window: Window) -> None:
+        self.chart.input.window = window
         self.draw_changes()
 
     # The mouse
 
     @on(messages.ChartPointed)
     def _pointed(self, message: messages.ChartPointed) -> None:
-        chart = self.chart
-        now = self.now_ns()
-        self._set_window(
-            chart.input.window.at(
-                max(self.first_ns(), min(now, message.time_ns)), chart.cells, chart.age_ns, now
-            )
-        )
+        chart, now = self.chart, self._chart_end_ns()
+        place = max(self.first_ns(), min(now, message.time_ns))
+        if self.feed.replay:
+            self._seek(place)
+        else:
+            self._set_window(chart.input.window.at(place, chart.cells, chart.age_ns, now))
 
     @on(messages.ChartZoomed)
     def _zoomed(self, message: messages.ChartZoomed) -> None:

@@ -59,7 +59,7 @@ def shares(values: Sequence[int], width: int) -> list[int]:
 class Bar(Lines):
     """A line of coloured cells with letters, then the legend: letter, name and bytes of every tenant seen so far."""
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.bar: BarView | None = None
         self._seen: set[str] = set()
@@ -98,7 +98,6 @@ class Bar(Lines):
         bands = self.bar.bands
         for band, count in zip(bands, shares([band.figure.value or 0 for band in bands], room)):
             line.add(self._letter(band) * count, roles.fill(band.key))
-        line.pad(width - 1 - (len(note) + 1 if note else 0) - 0)
         line.add(glyphs.bar_right, roles.AXIS)
         if note:
             line.add(" " + note, roles.DIM)
@@ -109,7 +108,7 @@ class Bar(Lines):
         return letter if len(letter) == 1 else "?"
 
     def _labels(self, bands: Sequence[Band], width: int) -> list[str]:
-        if width >= 100:
+        if width >= 150:
             return [self.look.text(band.label) for band in bands]
         return [self.look.text(SHORT.get(band.key, band.label)) for band in bands]
 
@@ -133,7 +132,9 @@ class Bar(Lines):
             for (band, label), label_width in zip(part, widths):
                 line.add(self._letter(band), roles.ink(band.key))
                 line.add(" " + clip(label, label_width).ljust(label_width), roles.DIM)
-                line.add(self.look.text(_value(band.figure)) + " ", roles.TEXT if band.figure.value else roles.DIM)
+                line.add(
+                    " " + self.look.text(_value(band.figure)) + "  ", roles.TEXT if band.figure.value else roles.DIM
+                )
             if rest and start + per_line >= per_line * height:
                 line.add(clip(rest, max(0, width - line.width - 1)), roles.DIM)
             if part or rest:
@@ -141,8 +142,8 @@ class Bar(Lines):
         return rows
 
 
-#: "1,023.9 GiB" and a space after it.
-_VALUE_WIDTH = 12
+#: "1,023.9 GiB", a space before and two after it.
+_VALUE_WIDTH = 14
 
 
 def _value(figure: Figure) -> str:

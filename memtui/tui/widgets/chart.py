@@ -1,16 +1,18 @@
-"""Memory over time: allocated as an area, reserved and device used as lines, capacity and the predicted peak as rules."""
+"""Memory over time: allocated as an area; reserved and device used as lines; capacity and predicted peak as rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Optional
 
-from memtui.analysis import units
+from textual import events
+
 from memtui.analysis.view import Rule
 from memtui.session.history import Series
 from memtui.session.phases import PhaseHistory
 from memtui.tui import roles
 from memtui.tui.look import Look
+from memtui.tui.messages import ChartPointed, ChartZoomed
 from memtui.tui.plot import cells as cell_module
 from memtui.tui.plot.cells import Cell, Ground, row_of
 from memtui.tui.plot.scale import Scale, ago, clock_ticks, round_top, scale
@@ -22,6 +24,9 @@ from .lines import Lines
 
 #: Left of the picture: a space, "1,024" or "0 GiB", and the axis.
 GUTTER = 7
+
+#: What a label must not cover.
+_FIGURES = frozenset((roles.ALLOCATED, roles.ENVELOPE))
 
 #: Below this share of the device, what is held would be a flat line at the bottom: the scale fits the data instead.
 FIT_BELOW = 0.2
@@ -58,7 +63,7 @@ class Readout:
 class Chart(Lines):
     """Draws only what a frame changed: the newest columns, or all of them when the window steps or the scale moves."""
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.input = ChartInput()
         self.phase_strip = False
@@ -110,7 +115,7 @@ class Chart(Lines):
             if series is None:
                 return None
             # A column of its own may hold no sample where samples are further apart: the last before it counts.
-            columns = Track().columns(series, place - 12, 13, cell)
+            columns = Track().columns(series, place - 12, 13, cell, cursor)
             return columns[-1]
 
         phases = self.input.phases
@@ -121,6 +126,22 @@ class Chart(Lines):
             at(self.input.device),
             None if phases is None else phases.at(cursor),
         )
+
+    def on_click(self, event: events.Click) -> None:
+        """A place in time is pointed at."""
+        time_ns = self.time_at(event.x)
+        if time_ns is not None:
+            self.post_message(ChartPointed(time_ns))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel zooms in."""
+        event.stop()
+        self.post_message(ChartZoomed(-1))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel zooms out."""
+        event.stop()
+        self.post_message(ChartZoomed(1))
 
     # Drawing
 
@@ -148,7 +169,7 @@ class Chart(Lines):
         half = cell // 2
         given = self.input
         allocated, reserved, device = (
-            track.columns(series, 2 * first, 2 * cells, half)
+            track.columns(series, 2 * first, 2 * cells, half, given.now_ns)
             for track, series in zip(self._tracks, (given.allocated, given.reserved, given.device))
         )
         picture_scale = self._choose_scale(plot_height, allocated, reserved, device)
@@ -226,7 +247,7 @@ class Chart(Lines):
         labels = []
         for rule in sorted(self.input.rules, key=lambda rule: rule.key != "capacity"):
             role = roles.CAPACITY if rule.key == "capacity" else roles.FORECAST
-            text = f"{rule.label} {units.size(rule.value_bytes)}"
+            text = rule.label
             row = row_of(rule.value_bytes, top, height)
             if row < 0:
                 row, text = 0, f"{text} {self.look.text('↑')}"
@@ -238,14 +259,21 @@ class Chart(Lines):
             newest = columns[-1] or columns[-2]
             if newest is not None:
                 labels.append((row_of(newest[1], top, height), name, role))
-        taken: set[int] = set()
         width = len(rows[0].text)
+        lines, written = {row for row, _, _ in labels}, set()
         for row, text, role in labels:
             label = f" {self.look.text(text)} "
-            if row < 0 or row in taken or len(label) > width // 2:
+            start = width - len(label) - 1
+            if row < 0 or start < width // 4:
                 continue
-            taken.add(row)
-            rows[row] = overlay(rows[row], width - len(label) - 1, label, role)
+            # On its own line if nothing but lines is there, else right above it: a label never hides a figure.
+            for place in (row, row - 1):
+                if place < 0 or place in written or (place != row and place in lines):
+                    continue
+                if not _FIGURES.intersection(rows[place].roles[start:]):
+                    written.add(place)
+                    rows[place] = overlay(rows[place], start, label, role)
+                    break
         return rows
 
     def _with_cursor(self, rows: list[Row], first: int, cell: int) -> list[Row]:
@@ -283,6 +311,9 @@ class Chart(Lines):
         span_s = cells * cell / 1e9
         for back in clock_ticks(span_s, cells):
             place = cells - 1 - round(back * 1e9 / cell)
+            place = (
+                max(1, place) if place >= -1 else place
+            )  # a span rounded up ends beyond the axis; and off the corner
             text = minus + ago(back + (0 if right else at_end_s))
             if place < free_from or place + len(text) > cells - len(right) - 2:
                 continue
@@ -293,7 +324,7 @@ class Chart(Lines):
         return overlay(row, GUTTER + cells - len(right), right, roles.DIM)
 
     def _phases(self, first: int, cells: int, cell: int) -> Row:
-        line = Line().add("phase ", roles.DIM).add(" ", roles.AXIS)
+        line = Line().add(" phase ", roles.DIM)
         given = self.input
         if given.phases is None:
             return line.row(GUTTER + cells)

@@ -14,7 +14,7 @@ from .lines import Lines
 class Events(Lines):
     """The newest events, the newest on top; with `full` the whole screen and a place to scroll to."""
 
-    def __init__(self, look: Look, *, full: bool = False, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, full: bool = False, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.full = full
         self.events: tuple[EventLine, ...] = ()

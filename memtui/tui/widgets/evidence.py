@@ -17,18 +17,20 @@ LABEL_WIDTH = 15
 class Evidence(Lines):
     """One labelled line a matter, the less important ones left out where there is no room."""
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.view: View | None = None
 
     def wanted(self, width: int) -> int:
         """Lines that everything would take."""
-        return sum(1 for _ in self._all(width))
+        return sum(1 for _ in self._all(width, fold=True))
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The lines in their order; dropped are, in turn: growth, hardware, further lines of a matter, notices."""
-        entries = list(self._all(width))
-        for dropped in ("grows", "hardware", "", "notice"):
+        """The lines in their order; where there is no room each matter gets one, and the last ones are left out."""
+        entries = list(self._all(width, fold=True))
+        if len(entries) > height:
+            entries = list(self._all(width, fold=False))
+        for dropped in ("", "grows", "hardware"):
             while len(entries) > height:
                 places = [place for place, entry in enumerate(entries) if entry[0] == dropped]
                 if not places:
@@ -36,7 +38,7 @@ class Evidence(Lines):
                 del entries[places[-1]]
         return [self._line(label, text, width, role) for label, text, role in entries[:height]]
 
-    def _all(self, width: int) -> Iterator[tuple[str, str, str]]:
+    def _all(self, width: int, *, fold: bool) -> Iterator[tuple[str, str, str]]:
         view = self.view
         if view is None:
             return
@@ -50,7 +52,7 @@ class Evidence(Lines):
         ):
             first = True
             for text in texts:
-                for piece in _folded(self.look.text(text), room):
+                for piece in _folded(self.look.text(text), room if fold else 10_000):
                     yield label if first else "", piece, role
                     first = False
 

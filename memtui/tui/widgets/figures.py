@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from textual import events
+
 from memtui.analysis.view import Row as FigureRow
 from memtui.analysis.view import View
 from memtui.tui import figuretext, roles
 from memtui.tui.glyphs import Glyphs
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, clip
+from memtui.tui.messages import RowPointed
+from memtui.tui.rows import EMPTY, Line, Row, clip
 
 from .lines import Lines
 
 #: Space and sign, label, number and unit, share.
-NARROW, WIDE = 31, 36
+NARROW, WIDE = 32, 38
+
+#: Labels for the narrow column.
+SHORT = {
+    "step_peak_bytes": "step peak",
+    "predicted_peak_bytes": "predicted",
+    "other_process_bytes": "others",
+    "device_used_bytes": "used",
+    "device_free_bytes": "free",
+}
 
 #: How long a figure that changed is drawn brighter.
 FRESH_NS = 700_000_000
@@ -21,18 +33,31 @@ FRESH_NS = 700_000_000
 class Figures(Lines):
     """One line a figure: the chart's sign for it, label, value, share of the device."""
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.view: View | None = None
         self.cursor: int | None = None  # the row that the glossary explains
+        self.phase_legend = False
         self._changed: dict[str, tuple[str, int]] = {}
+
+    def on_click(self, event: events.Click) -> None:
+        """A figure is pointed at."""
+        if self.view is not None and event.y < len(self.view.rows):
+            self.post_message(RowPointed(event.y))
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The view's rows in their order; those that do not fit are left out from the end."""
         view = self.view
         if view is None:
             return []
-        return [self._row(row, place, width, view.now_ns) for place, row in enumerate(view.rows[:height])]
+        rows = [self._row(row, place, width, view.now_ns) for place, row in enumerate(view.rows[:height])]
+        if self.phase_legend and len(rows) < height:
+            rows += [EMPTY] * (height - 1 - len(rows))
+            line = Line().add("  ", " ")
+            for name in ("forward", "backward", "optimizer"):
+                line.add(name[0], roles.phase(name)).add(f" {name} ", roles.DIM)
+            rows.append(line.row(width))
+        return rows
 
     def _row(self, row: FigureRow, place: int, width: int, now_ns: int) -> Row:
         figure = row.figure
@@ -40,7 +65,10 @@ class Figures(Lines):
         value = self.look.text(figuretext.column(figure))
         share = "" if row.percent is None else f"{row.percent:.0f} %"
         tail = len(value) + 6
-        label = self.look.text(row.label)
+        label = row.label
+        if width < WIDE and len(label) > width - tail - 3:
+            label = SHORT.get(row.key, label)
+        label = self.look.text(label)
         line = Line().add(" ", " ").add(sign, sign_role).add(" ", " ")
         selected = place == self.cursor
         line.add(clip(label, width - tail - 3, self.look.glyphs.ellipsis), roles.SELECTED if selected else roles.DIM)

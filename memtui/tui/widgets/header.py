@@ -27,7 +27,7 @@ class Header(Lines):
 
     HEIGHT = 3
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.view: View | None = None
         self.status: tuple[str, str] | None = None  # (role, text): a readout or a message, before the state
@@ -37,7 +37,8 @@ class Header(Lines):
         view = self.view
         if view is None:
             return []
-        return [self._who(view, width), self._verdict(view, width), self._state(view, width)]
+        verdict, peak = self._verdict(view, width)
+        return [self._who(view, width), verdict, self._state(view, width, peak)]
 
     def _who(self, view: View, width: int) -> Row:
         text = self.look.text
@@ -67,23 +68,25 @@ class Header(Lines):
         line.pad(width - len(cells(place)) - 1).add(place, roles.TEXT)
         return line.row(width)
 
-    def _verdict(self, view: View, width: int) -> Row:
+    def _verdict(self, view: View, width: int) -> tuple[Row, str]:
+        """The answer; and the peak, where it has to go to the next line."""
         verdict = view.verdict
         marks = _MARKS if self.look.glyphs.braille else _PLAIN_MARKS
         line = Line().add(" ", " ").add(f" {marks[verdict.level]} ", roles.CHIPS[verdict.level]).add(" ", " ")
-        peak = self.look.text(verdict.peak)
+        peak, text = self.look.text(verdict.peak), self.look.text(verdict.text)
         used = next((row for row in view.rows if row.percent is not None), None)
         if used is not None and used.percent is not None:
             full = f"{used.percent:.0f} % full"
-            if line.width + len(full) + 3 + len(cells(verdict.text)) <= width - 1:
+            if line.width + len(full) + 3 + len(cells(text)) <= width - 1:
                 line.add(full, roles.BRIGHT).add(f" {self.look.glyphs.dot} ", roles.FAINT)
-        room = width - line.width - 1
-        line.add(clip(self.look.text(verdict.text), room, self.look.glyphs.ellipsis), roles.LEVELS[verdict.level])
-        if peak and line.width + len(cells(peak)) + 3 <= width:
+        role = roles.TEXT if verdict.level == "unknown" else roles.LEVELS[verdict.level]
+        line.add(clip(text, width - line.width - 1, self.look.glyphs.ellipsis), role)
+        if peak and line.width + len(cells(peak)) + 4 <= width:
             line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
-        return line.row(width)
+            peak = ""
+        return line.row(width), peak
 
-    def _state(self, view: View, width: int) -> Row:
+    def _state(self, view: View, width: int, peak: str) -> Row:
         line = Line().add(" ", " ")
         if view.state != "live":
             level = _STATE_LEVELS[view.state]
@@ -93,9 +96,16 @@ class Header(Lines):
         role, text = roles.TEXT, view.state_text
         if self.status is not None:
             role, text = self.status
-        elif not text and view.notices and view.state == "live":
+        elif not text and view.notices and view.state == "live" and not peak:
             role, text = roles.NOTE, f"note: {view.notices[0]}"
-        return line.add(clip(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role).row(width)
+        line.add(clip(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role)
+        if peak and line.width + len(cells(peak)) + 2 <= width:
+            if line.width > 1:
+                line.pad(width - len(cells(peak)) - 1)
+            else:  # below the verdict's text, not below its mark
+                line.pad(5)
+            line.add(peak, roles.TEXT)
+        return line.row(width)
 
 
 def elapsed(nanoseconds: int) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from textual import events
+
 from memtui.tui import roles
 from memtui.tui.look import Look
+from memtui.tui.messages import TabPointed
 from memtui.tui.rows import Line, Row, cells
 
 from .lines import Lines
@@ -25,12 +28,23 @@ KEYS = (
 class Keys(Lines):
     """The tabs on the left, the keys on the right."""
 
-    def __init__(self, look: Look, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.tabs: tuple[tuple[str, str], ...] = ()  # (key, name)
         self.active = ""
         self.paused = False
         self.several_devices = False
+        self.typing = False  # the keyboard is the program's
+        self.replay = False
+
+    def on_click(self, event: events.Click) -> None:
+        """A tab is pointed at."""
+        x = 1
+        for key, name in self.tabs:
+            end = x + len(key) + len(name) + 4
+            if x <= event.x < end:
+                self.post_message(TabPointed(name))
+            x = end
 
     def draw(self, width: int, height: int) -> list[Row]:
         """One line."""
@@ -39,7 +53,15 @@ class Keys(Lines):
             active = name == self.active
             line.add(f" {key} ", roles.ACTIVE if active else roles.KEY)
             line.add(f"{name} ", roles.ACTIVE if active else roles.DIM).add(" ", " ")
-        keys = [entry for entry in KEYS if entry[0] != "[ ]" or self.several_devices]
+        if self.typing:
+            hint = "the keyboard is the program's   "
+            keys = [("ctrl+] or F12", "takes it back", 0)]
+            if width - line.width > 60:
+                line.pad(width - 58).add(hint, roles.DIM)
+        else:
+            keys = [entry for entry in KEYS if entry[0] != "[ ]" or self.several_devices]
+        if self.replay:
+            keys = [entry for entry in keys if entry[0] != "p"]
         if self.paused:
             keys = [("p", "go on", 2) if entry[0] == "p" else entry for entry in keys]
         while keys and sum(len(cells(key)) + len(name) + 3 for key, name, _ in keys) > width - line.width - 1:

@@ -15,7 +15,7 @@ class Lines(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.look = look
         self._rows: list[Row] = []
