@@ -11,9 +11,14 @@ from memtui.virtual_gpu.profile import Profile
 from memtui.virtual_gpu.torch_install import find_torch
 from memtui.virtual_gpu.usage_file import create_usage_file
 
-#: For torch: cuDNN 7's questions instead of the graph API, and cuDNN's attention last.  The stand-in
-#: answers the former and refuses the latter.
-_TORCH_SETTINGS = {"TORCH_CUDNN_V8_API_DISABLED": "1", "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1"}
+_TORCH_SETTINGS = {
+    # cuDNN 7's questions instead of the graph API, and cuDNN's attention last: the stand-in answers
+    # the former and refuses the latter.
+    "TORCH_CUDNN_V8_API_DISABLED": "1",
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1",
+    # Seconds that torch waits at exit for an autograd thread which preload.c holds back.
+    "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT": "0.5",
+}
 
 
 def environment(

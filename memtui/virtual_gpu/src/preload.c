@@ -9,10 +9,9 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -55,6 +54,36 @@ EXPORTED void *dlopen(const char *path, int flags)
             path = slash + 1; /* answered by SONAME */
     }
     return next_dlopen()(path, flags);
+}
+
+/* ---- the end of a thread ------------------------------------------------------------
+ * Before 3.14 Python ends a thread that asks for the interpreter's lock during
+ * finalisation by pthread_exit(), whose unwinding torch's autograd thread does
+ * not survive: "terminate called without an active exception".  It happens
+ * where a program ends right after backward(), and oftener here than on a GPU,
+ * because no kernel gives that thread the time to tidy up.  3.14 makes such a
+ * thread wait for the process to end; so does this. */
+
+static int python_is_finalizing(void)
+{
+    int (*asks)(void) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+
+    if (!symbol)
+        symbol = dlsym(RTLD_DEFAULT, "_Py_IsFinalizing");
+    memcpy(&asks, &symbol, sizeof asks);
+    return asks && asks();
+}
+
+EXPORTED void pthread_exit(void *value)
+{
+    void (*real_exit)(void *) __attribute__((noreturn));
+    void *symbol = dlsym(RTLD_NEXT, "pthread_exit");
+
+    while (syscall(SYS_gettid) != getpid() && python_is_finalizing())
+        pause();
+    memcpy(&real_exit, &symbol, sizeof real_exit);
+    real_exit(value);
 }
 
 /* ---- loading -------------------------------------------------------------------- */
