@@ -48,7 +48,7 @@ TERMS: dict[str, tuple[str, str]] = {
     "phase": ("phase", "forward, loss, backward, optimizer, between; on a GPU the time of dispatch, not of execution"),
     "measured": ("plain figure", "measured; allocator figures are of one instant, older ones say how old they are"),
     "lower_bound": ("≥", "at least this much: sampled, and the moment in between may have been higher"),
-    "predicted": ("italic figure, dashed line", "predicted from what was measured"),
+    "predicted": ("italic, dashed", "predicted from what was measured"),
     "unknown": ("–", "cannot be had here; never means 0"),
     "GiB": ("KiB, MiB, GiB", "1024, 1024² and 1024³ bytes, as PyTorch and nvidia-smi count"),
 }

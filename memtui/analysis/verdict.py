@@ -36,7 +36,7 @@ def _judge(
         # It lives on: the program caught the error.
         return "bad", event_text(oom, session.model) + "; the program goes on"
     if session.device_frame(device) is None:
-        return _without_agent(session, ladder)
+        return _without_agent(ladder)
     level, text = _fit(ladder, forecast, holes, policy)
     retries = [
         event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
@@ -81,13 +81,10 @@ def _margin(
     return "good", f"fits, {spare}: {peak}"
 
 
-def _without_agent(session: Session, ladder: Ladder) -> tuple[Level, str]:
-    held = ladder.process_bytes
-    if held is None:
+def _without_agent(ladder: Ladder) -> tuple[Level, str]:
+    if ladder.process_bytes is None:
         return "unknown", "no figures of this process yet"
-    figure = of(held, ladder.total_bytes) if ladder.total_bytes else units.size(held)
-    what = "resident memory" if ladder.is_host else "device memory"
-    return "unknown", f"{what} of the process {figure}; no PyTorch figures, so no forecast"
+    return "unknown", "no PyTorch figures from this process, so no forecast"
 
 
 def _ended(end: End) -> tuple[Level, str]:
