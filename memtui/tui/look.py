@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -60,10 +60,14 @@ class Look:
         parts.append("\x1b[0m")
         return "".join(parts)
 
+    def raised(self) -> Look:
+        """The same on the background of dialogs."""
+        return make(replace(self.colors, background=self.colors.surface), self.glyphs, self.color_system)
+
 
 def make(colors: Colors, glyphs: Glyphs, color_system: str | None = "truecolor") -> Look:
     """A look for a terminal with a colour system as rich names them; None is a terminal without colours."""
-    if color_system is None and not colors.mono:
+    if color_system in (None, "none") and not colors.mono:
         colors = palette.MONO
     if color_system == "standard" and not colors.mono:
         colors = palette.SIXTEEN

@@ -333,9 +333,9 @@ def contrast(first: str, second: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-def letter_on(colour: str, colors: Colors) -> str:
+def letter_on(colour: str) -> str:
     """A colour for a letter that stands on `colour`."""
-    return max("#000000", "#ffffff", key=lambda letter: contrast(letter, colour)) if colors.dark else "#000000"
+    return max("#000000", "#ffffff", key=lambda letter: contrast(letter, colour))
 
 
 def styles(colors: Colors) -> dict[str, Style]:
@@ -365,10 +365,10 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
         roles.WARNING: style(colors.warning),
         roles.BAD: style(colors.bad, bold=True),
         roles.UNKNOWN: style(colors.dim),
-        roles.GOOD_CHIP: style(letter_on(colors.good, colors), colors.good, bold=True),
-        roles.WARNING_CHIP: style(letter_on(colors.warning, colors), colors.warning, bold=True),
-        roles.BAD_CHIP: style(letter_on(colors.bad, colors), colors.bad, bold=True),
-        roles.UNKNOWN_CHIP: style(letter_on(colors.dim, colors), colors.dim, bold=True),
+        roles.GOOD_CHIP: style(letter_on(colors.good), colors.good, bold=True),
+        roles.WARNING_CHIP: style(letter_on(colors.warning), colors.warning, bold=True),
+        roles.BAD_CHIP: style(letter_on(colors.bad), colors.bad, bold=True),
+        roles.UNKNOWN_CHIP: style(letter_on(colors.dim), colors.dim, bold=True),
         roles.NOTE: style(colors.warning),
         roles.SELECTED: style(colors.bright, mix(colors.background, colors.accent, 0.3)),
         roles.ALLOCATED: style(colors.allocated),
@@ -387,7 +387,7 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
             table[roles.ink(tenant)] = style(colors.dim)
             table[roles.fill(tenant)] = style(colors.faint, colour)
             continue
-        letter = letter_on(colour, colors)
+        letter = letter_on(colour)
         table[roles.ink(tenant)] = style(letter, colour)
         # In the bar the letter stands in every cell: a quieter one, so that the colour is what is seen first.
         table[roles.fill(tenant)] = style(mix(colour, letter, 0.6), colour)

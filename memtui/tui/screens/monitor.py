@@ -21,6 +21,7 @@ from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
 from memtui.tui.plot.scale import SPANS
+from memtui.tui.plot.track import Column
 from memtui.tui.plot.window import Window
 from memtui.tui.widgets.bar import Bar
 from memtui.tui.widgets.chart import Chart, Readout
@@ -123,7 +124,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._arrange()
         self.set_interval(TICK_S, self.tick)
         if self.feed.replay:
-            self.keys.replay = True
+            self.keys.replay = self.header.replay = True
+            self.chart.input.end_label = "end"
 
     def on_resize(self) -> None:
         """Divides the lines anew."""
@@ -235,24 +237,19 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def _readout_text(self, readout: Readout) -> str:
         session = self.feed.session
-        parts = [f"{elapsed(self.now_ns() - readout.time_ns)} ago"]
+        ago = f"{elapsed(self._chart_end_ns() - readout.time_ns)} " + ("before the end" if self.feed.replay else "ago")
+        parts = []
         if session.hello is not None:
             wall = (readout.time_ns + session.hello.wall_offset_ns) / 1e9
-            parts[0] = f"{time.strftime('%H:%M:%S', time.localtime(wall))} ({parts[0]})"
+            parts.append(time.strftime("%H:%M:%S", time.localtime(wall)))
+        parts += [
+            f"allocated {_range(readout.allocated)}",
+            f"reserved {_range(readout.reserved)}",
+            f"used {_range(readout.device)}",
+        ]
         if readout.phase:
             parts.append(readout.phase)
-        for name, column in (
-            ("allocated", readout.allocated),
-            ("reserved", readout.reserved),
-            (self.chart.input.device_label, readout.device),
-        ):
-            if column is None:
-                parts.append(f"{name} {units.UNKNOWN}")
-            elif column[0] == column[1]:
-                parts.append(f"{name} {units.size(column[0])}")
-            else:
-                parts.append(f"{name} {units.size(column[0])} to {units.size(column[1])}")
-        return " · ".join(parts)
+        return " · ".join([*parts, ago])
 
     def say(self, text: str) -> None:
         """A line that goes away by itself."""
@@ -267,10 +264,11 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             return
         self._evidence_wanted = max(self._evidence_wanted, self.evidence.wanted(width))
         legend = self.bar.legend_height(width)
-        wanted = plan(width, height, legend, self._evidence_wanted)
+        wanted = plan(width, height - self.header.extra(width), legend, self._evidence_wanted)
         if wanted == self._planned:
             return
         self._planned = wanted
+        self.header.styles.height = Header.HEIGHT + self.header.extra(width)
         self.chart.phase_strip = self.figures.phase_legend = wanted.phase_strip
         self.query_one("#top").styles.height = wanted.chart
         self.figures.styles.width = wanted.figures_width
@@ -482,3 +480,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     @on(events.ScreenResume)
     def _resumed(self) -> None:
         self._next_allowed = 0.0
+
+
+def _range(column: Column) -> str:
+    if column is None:
+        return units.UNKNOWN
+    low, high = (units.size(value) for value in column)
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(' ' + unit) else low} to {high}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
+from textual.screen import Screen
 
 from memtui.analysis import glossary
 from memtui.tui import roles
@@ -37,7 +38,7 @@ KEYS: Entries = (
     ("q  ctrl+c", "quit; asks first where the program would be left running"),
     ("ctrl+]  F12", "in the output: back from the program's keyboard"),
     ("How to read the screen", ""),
-    ("area", "allocated: solid up to the least in a column's time, bright up to the most"),
+    ("area", "allocated: dark up to the least in a column's time, bright from there to the most"),
     ("thick line, thin line", "reserved; used on the device"),
     ("dashed line, italic", "predicted"),
     ("≥", "at least: the true value may have been higher between two samples"),
@@ -63,40 +64,39 @@ class Page(Lines):
         self.entries = entries
         self.first = 0
 
-    @property
-    def lines_wanted(self) -> int:
-        """Title, entries, blank lines around."""
-        return len(self.entries) + 4 + sum(1 for _, right in self.entries[1:] if not right)
-
     def scroll(self, lines: int) -> None:
         """Moves the text up by `lines`, or down."""
-        self.first = max(0, min(self.first + lines, self.lines_wanted - self.size.height))
-        self._drawn()
-        self._strips.clear()
+        most = len(self._body(self.size.width)) - (self.size.height - 1)
+        self.first = max(0, min(self.first + lines, most))
+        self.take_changes()
         self.refresh()
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The part of the page that is in view."""
-        body: list[Row] = [Line().row(width)]
-        left_width = min(max(len(left) for left, right in self.entries if right) + 2, width * 2 // 5)
-        for place, (left, right) in enumerate(self.entries):
-            if not right:
-                if place:
-                    body.append(Line().row(width))
-                body.append(Line().add("  " + self.look.text(left), roles.TITLE).row(width))
-                continue
-            line = Line().add("  " + clip(self.look.text(left), left_width - 1).ljust(left_width), roles.BRIGHT)
-            room = width - line.width - 2
-            body.append(line.add(clip(self.look.text(right), room, self.look.glyphs.ellipsis), roles.TEXT).row(width))
-        body.append(Line().row(width))
+        body = self._body(width)
         title = Line().add(f"  {self.heading} ", roles.BRIGHT)
         more = len(body) > height - 1
         hint = "up, down: more   escape: back  " if more else "escape: back  "
         title.pad(width - len(hint)).add(hint, roles.DIM)
         return [title.row(width), *body[self.first : self.first + height - 1]]
 
+    def _body(self, width: int) -> list[Row]:
+        body: list[Row] = []
+        left_width = min(max(len(left) for left, right in self.entries if right) + 3, width * 2 // 5)
+        for left, right in self.entries:
+            if not right:
+                body.append(Line().row(width))
+                body.append(Line().add("  " + self.look.text(left), roles.TITLE).row(width))
+                continue
+            shown = clip(self.look.text(left), left_width - 1).ljust(left_width)
+            # Lines of text longer than this are hard to follow with the eye.
+            for piece in textwrap.wrap(self.look.text(right), max(10, min(90, width - left_width - 4))):
+                body.append(Line().add("  " + shown, roles.BRIGHT).add(piece, roles.TEXT).row(width))
+                shown = " " * left_width
+        return body
 
-class PageScreen(ModalScreen[None]):
+
+class PageScreen(Screen[None], inherit_bindings=False):
     """A page that any of its keys closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -116,10 +116,7 @@ class PageScreen(ModalScreen[None]):
         yield self.page
 
     def on_resize(self) -> None:
-        """As high as the text, if there is room."""
-        width, height = self.app.size
-        self.page.styles.width = min(width, 112)
-        self.page.styles.height = max(1, min(self.page.lines_wanted, height - (2 if height > 16 else 0)))
+        """Begins at the top, since lines break elsewhere."""
         self.page.first = 0
 
     def on_mouse_scroll_down(self) -> None:

@@ -70,7 +70,7 @@ class QuitScreen(ModalScreen[Answer]):
 
     def __init__(self, look: Look, program: str, *, again: bool = False) -> None:
         super().__init__()
-        self.question = Question(look, program, again)
+        self.question = Question(look.raised(), program, again)
 
     def compose(self) -> ComposeResult:
         """The question alone."""

@@ -46,6 +46,7 @@ class ChartInput:
     phases: Optional[PhaseHistory] = None
     step_ns: Optional[int] = None
     window: Window = field(default_factory=Window)
+    end_label: str = "now"
     fit: bool = False  # the scale fits the data, not the device
 
 
@@ -72,6 +73,7 @@ class Chart(Lines):
         self._drawn_for: tuple[object, ...] = ()
         self._scale: Scale | None = None
         self._top_before = 0
+        self._empty = True  # nothing to scale by
         self._seen: tuple[object, ...] = ()
 
     # What is shown
@@ -188,6 +190,7 @@ class Chart(Lines):
         capacity = next((rule.value_bytes for rule in self.input.rules if rule.key == "capacity"), None)
         predicted = max((rule.value_bytes for rule in self.input.rules if rule.key != "capacity"), default=0)
         wanted = max(highest, predicted)
+        self._empty = not wanted and not capacity
         if capacity and not self.input.fit and wanted >= FIT_BELOW * capacity:
             top = max(capacity, highest)
         else:
@@ -260,12 +263,17 @@ class Chart(Lines):
             if newest is not None:
                 labels.append((row_of(newest[1], top, height), name, role))
         width = len(rows[0].text)
-        lines, written = {row for row, _, _ in labels}, set()
+        lines = {row for row, _, _ in labels}
+        named: set[int] = set()
+        written: set[int] = set()
         for row, text, role in labels:
             label = f" {self.look.text(text)} "
             start = width - len(label) - 1
             if row < 0 or start < width // 4:
                 continue
+            if row in named:
+                continue  # two lines in one row: the one in front has it
+            named.add(row)
             # On its own line if nothing but lines is there, else right above it: a label never hides a figure.
             for place in (row, row - 1):
                 if place < 0 or place in written or (place != row and place in lines):
@@ -283,18 +291,25 @@ class Chart(Lines):
         x = cursor // cell - first
         if not 0 <= x < len(rows[0].text):
             return rows
-        blank = (" ", self.look.glyphs.capacity, self.look.glyphs.forecast)
-        return [
-            overlay(row, x, self.look.glyphs.cursor if row.text[x] in blank else row.text[x], roles.CURSOR)
-            for row in rows
-        ]
+        glyphs = self.look.glyphs
+        blank = (" ", glyphs.capacity, glyphs.forecast)
+        result = []
+        for row in rows:
+            if row.roles[x] in _FIGURES:
+                result.append(overlay(row, x, row.text[x], roles.CURSOR))
+            else:  # lines and labels stay readable
+                result.append(overlay(row, x, glyphs.cursor, roles.CURSOR) if row.text[x] in blank else row)
+        return result
 
     def _axis(self, picture_scale: Scale, height: int) -> list[Row]:
         labels = {row_of(value, picture_scale.top, height): label for value, label in picture_scale.ticks if value}
+        top_unknown = self._empty
         result = []
         for row in range(height):
             label = labels.get(row)
             mark = self.look.glyphs.axis if label is None else self.look.glyphs.tick
+            if top_unknown:
+                label, mark = None, self.look.glyphs.axis
             line = Line().add((label or "").rjust(GUTTER - 2) + " ", roles.DIM).add(mark, roles.AXIS)
             result.append(line.row(GUTTER))
         return result
@@ -302,10 +317,10 @@ class Chart(Lines):
     def _time_axis(self, picture_scale: Scale, cells: int, cell: int) -> Row:
         end = self.last_cell()
         now = self.input.now_ns
-        unit = f"0 {picture_scale.unit}".rjust(GUTTER - 1)
+        unit = ("" if self._empty else f"0 {picture_scale.unit}").rjust(GUTTER - 1)
         row = Line().add(unit, roles.DIM).add(self.look.glyphs.corner, roles.AXIS).row(GUTTER + cells)
         at_end_s = (now - min(now, end * cell + cell)) / 1e9
-        right = "now" if at_end_s < 2 * cell / 1e9 and self.input.window.end_ns is None else ""
+        right = self.input.end_label if at_end_s < 2 * cell / 1e9 and self.input.window.end_ns is None else ""
         minus = self.look.text("−")
         free_from = 0
         span_s = cells * cell / 1e9

@@ -22,6 +22,7 @@ SHORT = {
     "step_peak_bytes": "step peak",
     "predicted_peak_bytes": "predicted",
     "other_process_bytes": "others",
+    "non_torch_bytes": "outside",
     "device_used_bytes": "used",
     "device_free_bytes": "free",
 }

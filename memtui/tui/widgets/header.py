@@ -30,15 +30,26 @@ class Header(Lines):
     def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.view: View | None = None
+        self.replay = False
         self.status: tuple[str, str] | None = None  # (role, text): a readout or a message, before the state
 
+    def extra(self, width: int) -> int:
+        """Lines beyond the usual three: one more for the reason of an end that is too long for the rest."""
+        view = self.view
+        if view is None or view.state != "ended" or width < 2:
+            return 0
+        return int(len(cells(view.state_text)) > width - 16 and bool(view.verdict.peak))
+
     def draw(self, width: int, height: int) -> list[Row]:
-        """Who, the verdict, the state."""
+        """Who, the verdict, the state; the peak beside the verdict or below it."""
         view = self.view
         if view is None:
             return []
-        verdict, peak = self._verdict(view, width)
-        return [self._who(view, width), verdict, self._state(view, width, peak)]
+        verdict, peak, rest = self._verdict(view, width)
+        rows = [self._who(view, width), verdict, self._state(view, width, "" if height > 3 else peak, rest)]
+        if height > 3:
+            rows.append(Line().pad(5).add(peak, roles.TEXT).row(width))
+        return rows
 
     def _who(self, view: View, width: int) -> Row:
         text = self.look.text
@@ -68,8 +79,8 @@ class Header(Lines):
         line.pad(width - len(cells(place)) - 1).add(place, roles.TEXT)
         return line.row(width)
 
-    def _verdict(self, view: View, width: int) -> tuple[Row, str]:
-        """The answer; and the peak, where it has to go to the next line."""
+    def _verdict(self, view: View, width: int) -> tuple[Row, str, str]:
+        """The answer; and what has to go to the next line: the peak, the rest of the answer."""
         verdict = view.verdict
         marks = _MARKS if self.look.glyphs.braille else _PLAIN_MARKS
         line = Line().add(" ", " ").add(f" {marks[verdict.level]} ", roles.CHIPS[verdict.level]).add(" ", " ")
@@ -80,20 +91,27 @@ class Header(Lines):
             if line.width + len(full) + 3 + len(cells(text)) <= width - 1:
                 line.add(full, roles.BRIGHT).add(f" {self.look.glyphs.dot} ", roles.FAINT)
         role = roles.TEXT if verdict.level == "unknown" else roles.LEVELS[verdict.level]
-        line.add(clip(text, width - line.width - 1, self.look.glyphs.ellipsis), role)
+        rest = ""
+        room = width - line.width - 1
+        if view.state_text == verdict.text and len(cells(text)) > room > 20:
+            cut = text.rfind(" ", 0, room)
+            text, rest = text[:cut], text[cut + 1 :]
+        line.add(clip(text, room, self.look.glyphs.ellipsis), role)
         if peak and line.width + len(cells(peak)) + 4 <= width:
             line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
             peak = ""
-        return line.row(width), peak
+        return line.row(width), peak, rest
 
-    def _state(self, view: View, width: int, peak: str) -> Row:
+    def _state(self, view: View, width: int, peak: str, rest: str) -> Row:
         line = Line().add(" ", " ")
-        if view.state != "live":
+        if self.replay:
+            line.add(" REPLAY ", roles.CHIPS["unknown"]).add(" ", " ")
+        if view.state != "live" and not (self.replay and view.state in ("silent", "lost")):
             level = _STATE_LEVELS[view.state]
             if view.state == "ended" and view.verdict.level == "bad":
                 level = "bad"
             line.add(f" {view.state.upper()} ", roles.CHIPS[level]).add(" ", " ")
-        role, text = roles.TEXT, view.state_text
+        role, text = roles.TEXT, rest if view.state_text == view.verdict.text else view.state_text
         if self.status is not None:
             role, text = self.status
         elif not text and view.notices and view.state == "live" and not peak:
