@@ -164,7 +164,7 @@ VGPU_API int nvmlDeviceGetRunningProcessDetailList(nvml_device *device, struct n
     list->count = count;
     for (unsigned i = 0; status == NVML_OK && i < count; i++)
         list->processes[i] = (struct nvml_process_detail){ (unsigned)found[i].pid, found[i].bytes, NVML_NO_INSTANCE,
-                                                           NVML_NO_INSTANCE, NVML_NOT_AVAILABLE };
+                                                           NVML_NO_INSTANCE, 0 };
     return status;
 }
 
