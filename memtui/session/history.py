@@ -67,13 +67,12 @@ class Series:
         """(min, max) for each of `columns` equal pieces of [start, end), None where there is no sample.
 
         Every sample inside the window is in the range of its column, so no spike is lost at any zoom. A range may
-        also hold samples of the neighbouring pieces, as far as one bucket reaches: zoomed out, that is less than
-        a column.
+        also hold samples of the neighbouring pieces, as far as one bucket reaches: zoomed out, about a column.
         """
         canvas = _Canvas(start_ns, end_ns, columns)
         if end_ns <= start_ns or columns <= 0:
             return canvas.ranges
-        finest = self._finest_affordable(start_ns, end_ns, 2 * FANOUT * columns)
+        finest = self._finest_affordable(start_ns, end_ns, FANOUT * columns)
         # What is not folded into the chosen level yet: fewer than FANOUT buckets a level.
         for level in self._levels[:finest]:
             count = len(level.starts)
@@ -137,19 +136,20 @@ class _Canvas:
 
     def paint(self, level: _Level, indices: range, until_ns: int) -> None:
         """Adds buckets to the columns they reach, up to `until_ns`: what comes after is painted from a finer level."""
-        starts, ends, lows, highs, ranges = level.starts, level.ends, level.lows, level.highs, self.ranges
-        start_ns, width, columns = self.start_ns, self.width, self.columns
+        ranges, start_ns, width, columns = self.ranges, self.start_ns, self.width, self.columns
         until_ns = min(until_ns, self.end_ns)
-        for index in indices:
-            first, last = starts[index], ends[index]
+        part = slice(indices.start, indices.stop)
+        for first, last, low, high in zip(level.starts[part], level.ends[part], level.lows[part], level.highs[part]):
             if last < start_ns or first >= until_ns:
                 continue
-            first = max(first, start_ns) - start_ns
-            last = min(last, until_ns - 1) - start_ns
-            low, high = lows[index], highs[index]
-            for column in range(first * columns // width, last * columns // width + 1):
+            column = (first - start_ns) * columns // width if first > start_ns else 0
+            final = column if last == first else (min(last, until_ns - 1) - start_ns) * columns // width
+            while True:
                 held = ranges[column]
                 if held is None:
                     ranges[column] = (low, high)
                 elif low < held[0] or high > held[1]:
                     ranges[column] = (min(held[0], low), max(held[1], high))
+                if column >= final:
+                    break
+                column += 1
