@@ -80,7 +80,7 @@ class Agent:
     def start(self) -> None:
         """Starts the thread and its socket, or wakes them; from any thread, at any time."""
         if self._thread is not None:
-            if self.observer.error is not None or self.observer.interrupted is not None:
+            if self.observer.error is not None:
                 self._wake()
             return
         if self._stop.is_set() or not self._starting.acquire(blocking=False):
@@ -147,8 +147,6 @@ class Agent:
             now = time.monotonic_ns()
             if now < due:
                 server.poll(due - now)
-                if self.observer.interrupted is not None:
-                    self.observer.deliver()
                 continue
             if now - refreshed > (_REFRESH_NS if self._devices_sent else PERIOD_NS):
                 refreshed = now
@@ -190,7 +188,7 @@ class Agent:
                 ),
             )
         phases = observer.phases
-        phase = phases.phase
+        phase, phase_since_ns = observer.place()
         looks = observer.looks.between(phases, now)
         self._latest.update(looks)
         devices = []
@@ -209,7 +207,7 @@ class Agent:
                 late_ns=late_ns,
                 step=phases.step,
                 phase=phase,
-                phase_since_ns=phases.since_ns,
+                phase_since_ns=phase_since_ns,
                 devices=tuple(devices),
                 step_since_ns=phases.step_since_ns,
                 last_step_ns=phases.last_step_ns,

@@ -1,54 +1,68 @@
-"""Sees backward passes begin and end without a frame of its own on the program's stack.
+"""Sees backward passes begin and end, without a frame of its own on the program's stack.
 
 `torch.autograd` calls its `_engine_run_backward` by that name. The object that stands there hands out, for each call,
-a callable that is torch's own function and is dropped by the interpreter when the call has returned or raised: the
-one moment tells the beginning, the other the end.
+a callable that is torch's own function, and that the interpreter drops when the call has returned or raised. Handing
+out tells the beginning. The end is told by a weak reference whose callback is made of C functions only: it notes the
+time. Python code there would be a place where an exception of a signal handler, a Ctrl-C, gets lost.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 
 class _Pass(functools.partial):  # type: ignore[type-arg]
-    ended: Callable[[], None] | None = None
-
-    def __del__(self) -> None:
-        ended = self.ended
-        if ended is not None:
-            ended()
+    """A partial that can be referred to weakly in every Python."""
 
 
 class WatchedBackward:
-    """Stands in for torch's `_engine_run_backward`; what it notes must not raise."""
+    """Stands in for torch's `_engine_run_backward`.
 
-    def __init__(self, original: Any, started: Callable[[], None], ended: Callable[[], None]) -> None:
-        self.original, self.started, self.ended = original, started, ended
+    `started` is called when a pass begins, and says whether its end is wanted; `ends` receives the monotonic
+    nanoseconds of each end.
+    """
+
+    def __init__(self, original: Any, started: Callable[[], bool], ends: deque[int]) -> None:
+        self.original = original
+        self._started = started
+        self._references: set[Any] = set()
+        clock = map(time.clock_gettime_ns, itertools.repeat(time.CLOCK_MONOTONIC))
+        # next(iterator, reference): the reference that the callback is given is next's unused default.
+        self._note = functools.partial(next, map(ends.append, clock))
         functools.update_wrapper(self, original)
 
     @property
     def __call__(self) -> Any:
+        if len(self._references) > 8:
+            self._references = {reference for reference in self._references if reference() is not None}
         current = _Pass(self.original)
-        current.ended = self.ended
-        self.started()
+        # Held before the beginning is told: should an exception arrive in between, the end is told all the same.
+        reference = weakref.ref(current, self._note)
+        self._references.add(reference)
+        if not self._started():
+            self._references.discard(reference)  # a reference that is itself gone calls nothing
         return current
 
 
-def watch(torch: Any, started: Callable[[], None], ended: Callable[[], None]) -> Callable[[], None]:
+def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> Callable[[], None]:
     """Puts the watch in place; the result takes it out again, if nobody has put something over it since."""
     original = torch.autograd._engine_run_backward
-    watched = WatchedBackward(original, started, ended)
+    watched = WatchedBackward(original, started, ends)
     torch.autograd._engine_run_backward = watched
 
     def remove() -> None:
         if torch.autograd._engine_run_backward is watched:
             torch.autograd._engine_run_backward = original
-        watched.started = watched.ended = _nothing
+        watched._started = _unwanted
 
     return remove
 
 
-def _nothing() -> None:
-    return None
+def _unwanted() -> bool:
+    return False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import _thread
-import ctypes
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -45,13 +45,14 @@ class Observer:
         self.samples: deque[Sample] = deque(maxlen=256)
         self.events: deque[Event] = deque(maxlen=256)
         self.error: Optional[str] = None
-        self.interrupted: Any = None  # an exception of a signal handler that could not be raised where it hit
         self.inventory = Inventory(torch, self.events)
         self._wake = wake
         self._dead = False
         self._unloading = False
         self._handles: list[Any] = []
         self._remove_backward: Any = None
+        self._ends: deque[int] = deque()
+        self._untraced = _Untraced(self)
         self._begin()
 
     def _begin(self) -> None:
@@ -71,7 +72,7 @@ class Observer:
         from torch.optim import optimizer as optimizers
 
         WatchedHooks.noted = self._forward
-        self._remove_backward = backward.watch(self.torch, self._backward_started, self._backward_ended)
+        self._remove_backward = backward.watch(self.torch, self._backward_started, self._ends)
         self._handles = [
             modules.register_module_parameter_registration_hook(self._parameter),
             modules.register_module_module_registration_hook(self._child),
@@ -87,6 +88,7 @@ class Observer:
         """In a forked child: what belongs to the parent's thread and time is forgotten; the hooks stay."""
         self.samples.clear()
         self.events.clear()
+        self._ends.clear()
         self.inventory.forget()
         self._begin()
 
@@ -102,109 +104,85 @@ class Observer:
     # -- what torch calls ---------------------------------------------------
 
     def _parameter(self, module: Any, _name: str, _parameter: Any) -> None:
-        try:
-            if not self._dead:
+        if not self._dead:
+            with self._untraced():
                 self.inventory.roots.parameter(module)
-        except Exception as error:  # noqa: BLE001 - the program must not meet an error of its monitor
-            self._fail(error)
 
     def _child(self, parent: Any, _name: str, child: Any) -> None:
-        try:
-            if not self._dead:
+        if not self._dead:
+            with self._untraced():
                 self.inventory.roots.child(parent, child)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(error)
 
     def _forward(self) -> None:
-        if self._dead or self._compiling():
-            return
-        try:
-            self.boundary("forward_start")
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(error)
+        if not self._dead and not self._compiling() and self._mine():
+            with self._untraced():
+                self.boundary("forward_start")
 
-    def _backward_started(self) -> None:
-        if self._dead:
-            return
-        try:
+    def _backward_started(self) -> bool:
+        if self._dead or not self._mine():
+            return False
+        with self._untraced():
             self.boundary("backward_start")
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(error)
-
-    def _backward_ended(self) -> None:
-        try:
-            if self._dead:
-                if self._unloading:
-                    self._take_out()
-                return
-            self.boundary("backward_end")
-        except BaseException as error:  # noqa: BLE001 - called from a destructor: what is raised here is lost
-            self._fail(error, lost=True)
+        return True
 
     def _optimizer_started(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if self._dead or self._compiling():
-            return
-        try:
-            self.inventory.meet(optimizer)
-            self.boundary("optimizer_start", optimizer)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(error)
+        if not self._dead and not self._compiling() and self._mine():
+            with self._untraced():
+                self.inventory.meet(optimizer)
+                self.boundary("optimizer_start", optimizer)
 
     def _optimizer_ended(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if self._compiling():
+        if self._compiling() or not self._mine():
             return
-        try:
-            if self._dead:
-                if self._unloading:
-                    self._take_out()
-                return
-            self.inventory.stepped(optimizer)
-            self.boundary("optimizer_end", optimizer)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(error)
+        with self._untraced():
+            if not self._dead:
+                self.inventory.stepped(optimizer)
+                self.boundary("optimizer_end", optimizer)
+            elif self._unloading:
+                self._take_out()
 
     def _compiling(self) -> bool:
         # Inside a traced function there is nothing to note, and noting would become part of the graph.
         return bool(self.torch.compiler.is_compiling())
 
-    def _fail(self, error: BaseException, *, lost: bool = False) -> None:
-        """Goes quiet after an error of our own; what a signal handler of the program raised goes on its way."""
-        if isinstance(error, KeyboardInterrupt) or not _own(error):
-            if not lost:
-                raise error
-            self.interrupted = type(error)
-            self._wake()
-            return
-        self._dead = self._unloading = True
-        self.error = f"{type(error).__name__}: {error}"
-        self._wake()
-
-    def deliver(self) -> None:
-        """Hands on, from the agent's thread, an exception that hit where none can be raised."""
-        kind, self.interrupted = self.interrupted, None
-        if kind is KeyboardInterrupt:
-            _thread.interrupt_main()
-        elif kind is not None:
-            main = threading.main_thread().ident
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main or 0), ctypes.py_object(kind))
-
     # -- boundaries ----------------------------------------------------------
 
     def boundary(self, kind: str, optimizer: Any = None) -> None:
         """A boundary was reached; reads what the budget allows."""
-        if not self._mine():
-            return
+        self._settle()
         now = time.monotonic_ns()
         finished = self.phases.boundary(kind, now, id(optimizer) if optimizer is not None else 0)
         if finished is None:
             return
         self._wake()
-        if kind == "backward_end":
+        if self.phases.trains:
             self.inventory.discover(self.phases, now)
         if self._sampling:
             self._sample(kind, now, finished)
         if finished:
             self._plan()
+
+    def _settle(self) -> None:
+        """Takes in the ends of backward passes since the last boundary; they were only noted when they came."""
+        while self._ends:
+            finished = self.phases.boundary("backward_end", self._ends.popleft())
+            if finished:
+                self.readings.end_step()
+                self._plan()
+
+    def place(self) -> tuple[str, int]:
+        """The phase and since when, from the agent's thread: also where the end of backward is not taken in yet."""
+        phases = self.phases
+        ends = list(self._ends)
+        if ends and phases.phase == "backward" and len(ends) >= phases.depth:
+            return "between", ends[-1]
+        return phases.phase, phases.since_ns
+
+    def fail(self, error: Exception) -> None:
+        """Goes quiet after an error of the agent's own."""
+        self._dead = self._unloading = True
+        self.error = f"{type(error).__name__}: {error}"
+        self._wake()
 
     def step(self) -> None:
         """The program says that a step has ended."""
@@ -251,6 +229,56 @@ class Observer:
                 return False
             self._thread = current
         return True
+
+
+class _Untraced:
+    """What the agent does on the program's thread: no compiler traces it, and no error of it reaches the program.
+
+    An exception that a signal handler of the program raises while the agent runs is the program's and goes on its way.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._frames: list[Any] = []
+        dynamo = getattr(observer.torch._C, "_dynamo", None)
+        self._evaluation: Any = getattr(dynamo, "eval_frame", None)
+        skip = getattr(self._evaluation, "skip_code", None)
+        if skip is not None:
+            for function in (
+                WatchedHooks.__bool__,
+                Observer._forward,
+                Observer._optimizer_started,
+                Observer._optimizer_ended,
+                Observer._parameter,
+                Observer._child,
+                Observer._compiling,
+                Observer._mine,
+                Observer._backward_started,
+                _Untraced.__call__,
+                _Untraced.__enter__,
+                _Untraced.__exit__,
+            ):
+                skip(function.__code__)
+
+    def __call__(self) -> _Untraced:
+        return self
+
+    def __enter__(self) -> None:
+        # torch.compile looks at every Python frame that runs while its callback is set.
+        traces = "torch._dynamo" in sys.modules and self._evaluation is not None
+        self._frames.append(self._evaluation.set_eval_frame(None) if traces else _NOT_TRACED)
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], _trace: Any) -> bool:
+        callback = self._frames.pop()
+        if callback is not _NOT_TRACED:
+            self._evaluation.set_eval_frame(callback)
+        if error is None or not isinstance(error, Exception) or not _own(error):
+            return False
+        self._observer.fail(error)
+        return True
+
+
+_NOT_TRACED = object()
 
 
 def _own(error: BaseException) -> bool:

@@ -34,12 +34,12 @@ class Phases:
         self.last_step_ns: Optional[int] = None
         self.ended = "startup"  # the phase that ended at the latest boundary
         self.begun_by = ""  # the latest boundary
-        self._depth = 0  # of backward passes within backward passes
+        self.depth = 0  # of backward passes within backward passes
         self._stepped_inside = False
         self._recent: deque[int] = deque(maxlen=_CYCLE_WINDOW)
         self._stepped: set[int] = set()
         self._explicit = False
-        self._trains = False
+        self.trains = False  # whether a backward pass was ever seen
         self._optimizes = False
         self._forward_seen = False
         self._backwards = 0
@@ -49,35 +49,35 @@ class Phases:
 
         `optimizer` tells optimizers apart.
         """
-        if kind == "forward_start" and self.phase == "forward" and self._trains:
+        if kind == "forward_start" and self.phase == "forward" and self.trains:
             return None  # the next root of several, or torch asking twice
         ended = self.phase
         finished = False
         if kind == "forward_start":
-            if self._depth:  # recomputation inside backward
+            if self.depth:  # recomputation inside backward
                 return None
-            finished = self._forward_seen and not self._trains and not self._explicit
+            finished = self._forward_seen and not self.trains and not self._explicit
             self._forward_seen = True
             if self.step_since_ns is None:
                 self.step_since_ns = now_ns
         elif kind == "backward_start":
-            self._trains = True
-            self._depth += 1
-            if self._depth > 1:
+            self.trains = True
+            self.depth += 1
+            if self.depth > 1:
                 return None
         elif kind == "backward_end":
-            self._depth = max(0, self._depth - 1)
-            if self._depth:
+            self.depth = max(0, self.depth - 1)
+            if self.depth:
                 return None
             finished = (self._stepped_inside or not self._optimizes) and not self._explicit and self._alone()
             self._stepped_inside = False
         elif kind == "optimizer_end":
-            self._trains = self._optimizes = True
-            if self._depth:
+            self.trains = self._optimizes = True
+            if self.depth:
                 self._stepped_inside = True
                 return None
             finished = self._cycle_ended(optimizer) and not self._explicit
-        elif self._depth:
+        elif self.depth:
             return None
         self.ended, self.begun_by = ended, kind
         self.phase, self.since_ns = _BEGINS[kind], now_ns
