@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -62,8 +63,11 @@ class Line:
 
 def cells(text: str) -> str:
     """Text with one character per cell: wide ones are followed by WIDE, those without width are left out."""
-    if text.isascii() and text.isprintable():
-        return text
+    return text if text.isascii() and text.isprintable() else _measured(text)
+
+
+@lru_cache(4096)
+def _measured(text: str) -> str:
     result = []
     for character in text:
         if character == WIDE:

@@ -91,6 +91,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._revision: tuple[object, ...] = ()
         self._next_allowed = 0.0
         self._planned: object = None
+        self._cursor_before: int | None = None
         self._evidence_wanted = 0
         self.header = Header(look, id="header")
         self.chart = Chart(look, id="chart")
@@ -167,7 +168,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         revision = (id(session), session.revision)
         new = revision != self._revision
         due = self._tick_count % (VIEW_EVERY if new else IDLE_EVERY) == 0
-        if force or (due and self.paused_ns is None):
+        looked = force or (due and self.paused_ns is None)
+        if looked:
             self._revision = revision
             self.refresh_view()
         if self.tab == "memory" and (self.paused_ns is None or force):
@@ -175,7 +177,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.header.status = self._status()
         shown: list[Lines] = [self.header, self.keys]
         if self.tab == "memory":
-            shown += [self.chart, self.figures, self.bar, self.evidence, self.event_strip]
+            shown.append(self.chart)
+            if looked or self.figures.cursor != self._cursor_before:
+                shown += [self.figures, self.bar, self.evidence, self.event_strip]
+            self._cursor_before = self.figures.cursor
         elif self.tab == "events":
             shown.append(self.event_list)
         if paint(self, shown, self.look):

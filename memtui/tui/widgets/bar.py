@@ -77,6 +77,10 @@ class Bar(Lines):
         per_line = _per_line(self._labels(bands, width), width)
         return -(-len(bands) // per_line) if bands else 0
 
+    def source(self) -> object:
+        """The bar."""
+        return self.bar
+
     def draw(self, width: int, height: int) -> list[Row]:
         """The bar and as much of the legend as there is room for; the smallest are summed up where there is not."""
         if self.bar is None:

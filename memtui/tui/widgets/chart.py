@@ -18,7 +18,7 @@ from memtui.tui.plot.cells import Cell, Ground, row_of
 from memtui.tui.plot.scale import Scale, ago, clock_ticks, round_top, scale
 from memtui.tui.plot.track import Column, Track
 from memtui.tui.plot.window import Window
-from memtui.tui.rows import Line, Row, Span, overlay
+from memtui.tui.rows import Line, Row, overlay
 
 from .lines import Lines
 
@@ -74,7 +74,6 @@ class Chart(Lines):
         self._scale: Scale | None = None
         self._top_before = 0
         self._empty = True  # nothing to scale by
-        self._seen: tuple[object, ...] = ()
 
     # What is shown
 
@@ -147,18 +146,14 @@ class Chart(Lines):
 
     # Drawing
 
-    def take_changes(self) -> list[Span]:
-        """As in Lines; nothing at all where no sample came and no column began."""
+    def source(self) -> object:
+        """The newest samples and columns: nothing is drawn where no sample came and no column began."""
         given = self.input
         newest = tuple(
             None if series is None else (id(series), series.last_time_ns, len(series))
             for series in (given.allocated, given.reserved, given.device)
         )
-        seen = (newest, self.last_cell(), self.cell_ns(), given.rules, given.fit, given.window, self.size, self.look)
-        if seen == self._seen and self._rows:
-            return []
-        self._seen = seen
-        return super().take_changes()
+        return newest, self.last_cell(), self.cell_ns(), given.rules, given.fit, given.window, self.phase_strip
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The picture, its time axis, and the strip of phases where there is one."""

@@ -25,6 +25,10 @@ class Events(Lines):
         self.offset_lines = max(0, min(self.offset_lines + lines, len(self.events) - max(1, self.size.height - 2)))
         self.offset_lines = max(0, self.offset_lines)
 
+    def source(self) -> object:
+        """The events, and where the list is."""
+        return self.events, self.offset_lines
+
     def draw(self, width: int, height: int) -> list[Row]:
         """One line an event: time, text in the colour of its level."""
         if self.full:

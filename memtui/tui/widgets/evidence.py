@@ -25,6 +25,11 @@ class Evidence(Lines):
         """Lines that everything would take."""
         return sum(1 for _ in self._all(width, fold=True))
 
+    def source(self) -> object:
+        """The sentences."""
+        view = self.view
+        return view and (view.fragmentation, view.forecast, view.hardware, view.growth, view.notices)
+
     def draw(self, width: int, height: int) -> list[Row]:
         """The lines in their order; where there is no room each matter gets one, and the last ones are left out."""
         entries = list(self._all(width, fold=True))

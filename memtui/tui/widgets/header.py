@@ -40,6 +40,16 @@ class Header(Lines):
             return 0
         return int(len(cells(view.state_text)) > width - 16 and bool(view.verdict.peak))
 
+    def source(self) -> object:
+        """What the lines say."""
+        view = self.view
+        if view is None:
+            return None
+        full = next((row.percent for row in view.rows if row.percent is not None), None)
+        who = (view.program, view.pid, view.place, view.device, view.notices)
+        said = (*who, view.state, view.state_text, view.verdict)
+        return said, full, self.status, self.replay
+
     def draw(self, width: int, height: int) -> list[Row]:
         """Who, the verdict, the state; the peak beside the verdict or below it."""
         view = self.view

@@ -46,6 +46,10 @@ class Keys(Lines):
                 self.post_message(TabPointed(name))
             x = end
 
+    def source(self) -> object:
+        """Tabs and states."""
+        return self.tabs, self.active, self.paused, self.several_devices, self.typing, self.replay
+
     def draw(self, width: int, height: int) -> list[Row]:
         """One line."""
         line = Line().add(" ", " ")

@@ -20,10 +20,15 @@ class Lines(Widget):
         self.look = look
         self._rows: list[Row] = []
         self._strips: dict[int, tuple[Row, Strip]] = {}
+        self._drawn_from: object = None
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The rows as they should be now; missing ones are blank, each is cut or filled to `width`."""
         raise NotImplementedError
+
+    def source(self) -> object:
+        """All that `draw` goes by: while this is equal nothing is drawn again. None: nobody knows."""
+        return None
 
     def set_look(self, look: Look) -> None:
         """Draws with another theme or other characters from now on."""
@@ -34,6 +39,10 @@ class Lines(Widget):
 
     def take_changes(self) -> list[Span]:
         """Draws again; the cells that differ from what was drawn before, in the widget's own coordinates."""
+        source = self.source()
+        if source is not None and self._rows and (source, self.size) == self._drawn_from:
+            return []
+        self._drawn_from = (source, self.size)
         before = self._rows
         rows = self._drawn()
         if len(before) != len(rows):
