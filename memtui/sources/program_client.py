@@ -121,8 +121,7 @@ class ProgramClient(asyncio.Protocol):
             return
         if self.start is None:
             return  # `ready` has said why
-        reason = None if self._ended else self._reason or "the supervisor is gone" + (f" ({exc})" if exc else "")
-        self._listener.program_closed(reason)
+        self._listener.program_closed(None if self._ended else self._reason or "the supervisor is gone")
 
     def _hear(self, kind: int, payload: bytes) -> None:
         if self._hello is None:

@@ -228,11 +228,7 @@ class Supervisor:
             self._send(viewer)
 
     def _send(self, viewer: Viewer) -> None:
-        try:
-            left = viewer.send()
-        except OSError:
-            self._drop(viewer)
-            return
+        left = viewer.send()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0)
         key = self._selector.get_key(viewer.socket)
         if key.events != wanted:

@@ -43,6 +43,7 @@ class Viewer:
         self._decoder = framing.Decoder()
         self._outgoing = bytearray()
         self._position = story.ring.start
+        self._gone = False
         self._told_exit = False
         self._told_end = False
 
@@ -69,16 +70,22 @@ class Viewer:
             self._outgoing += messages.write(Kind.STOPPED, stopped=self._story.stopped)
 
     def send(self) -> bool:
-        """Send what the socket takes now; whether something is left to send. Raises OSError when the peer is gone."""
-        for _ in range(MAX_FRAMES_AT_ONCE):
+        """Send what the socket takes now; whether something is left to send.
+
+        Nothing is sent any more to a peer that has gone, but what it said last is still there to be received.
+        """
+        for _ in range(0 if self._gone else MAX_FRAMES_AT_ONCE):
             if not self._outgoing and not self._next_frame():
                 return False
             try:
                 sent = self.socket.send(self._outgoing)
             except (BlockingIOError, InterruptedError):
                 return True
+            except OSError:
+                self._gone = True
+                break
             del self._outgoing[:sent]
-        return True
+        return not self._gone
 
     def _next_frame(self) -> bool:
         ring = self._story.ring
