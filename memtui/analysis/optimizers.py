@@ -50,9 +50,14 @@ def missing_state_bytes(optimizer: Optimizer, device: str) -> Optional[int]:
 
 
 def temporary_bytes(optimizer: Optimizer, device: str) -> int:
-    """What one step of `optimizer` holds for a moment on `device`: about one copy of the parameters in foreach form."""
+    """What one step of `optimizer` holds for a moment on `device`: about one copy of the parameters in foreach form.
+
+    0 for a class that is not in the table: at least that much.
+    """
     options = optimizer.options
     foreach = options.get("foreach")
-    if options.get("fused") or foreach is False or (foreach is None and device == "host"):
+    if optimizer.name not in _STATE_TENSORS or options.get("fused"):
+        return 0
+    if foreach is False or (foreach is None and device == "host"):
         return 0
     return _FOREACH_TEMPORARIES.get(optimizer.name, 1) * optimizer.trainable_bytes.get(device, 0)

@@ -1,0 +1,230 @@
+"""The first forecast, and what the verdict makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from memtui.analysis.build import build_view
+from memtui.analysis.forecast import Forecast, build_forecast
+from memtui.analysis.ladder import build_ladder
+from memtui.analysis.optimizers import missing_state_bytes, state_factor
+from memtui.analysis.policy import DEFAULT
+from memtui.wire.frames import Event, Optimizer
+from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified
+
+
+def forecast_of(run: Run) -> Forecast:
+    return build_forecast(run.session, "cuda:0", build_ladder(run.session, "cuda:0", run.now_ns, DEFAULT))
+
+
+def published_mlp(run: Run) -> None:
+    """The five points of a published run up to its first optimizer step: 96.0, 184.2, 216.3 MB."""
+    run.frame(96 * MIB, phase="startup")
+    run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
+    run.frame(184 * MIB, phase="forward", boundary="forward_end", step_peak_bytes=208 * MIB)
+    run.frame(216 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=360 * MIB)
+    run.adam(96 * MIB)
+    run.frame(216 * MIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=360 * MIB)
+
+
+def test_the_first_step_is_predicted_before_its_optimizer() -> None:
+    """GIVEN forward and backward of the first step, THEN the state still to appear and foreach's copy are on top."""
+    run = Run()
+    published_mlp(run)
+
+    forecast = forecast_of(run)
+
+    assert forecast.kind == "predicted"
+    assert forecast.first_step_bytes == (216 + 192 + 96) * MIB
+    # From the second step on the same backward stands on top of the state.
+    assert forecast.allocated_bytes == (360 + 192) * MIB
+
+
+def test_the_prediction_is_scored_as_it_was_made() -> None:
+    """GIVEN the first step is over, THEN predicted and actual stand side by side, and the line says by how much."""
+    run = Run()
+    published_mlp(run)
+    run.frame(408 * MIB, phase="optimizer", step_peak_bytes=504 * MIB)
+    run.end_step(408 * MIB, 504 * MIB, classification=classified(408 * MIB, optimizer_state=192 * MIB))
+    run.adam(96 * MIB, state=192 * MIB, steps=1)
+
+    forecast = forecast_of(run)
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert forecast.first_step_bytes == 504 * MIB
+    assert forecast.first_step_actual is not None
+    assert forecast.allocated_bytes == (360 + 192) * MIB
+    assert "504.0 MiB predicted before its optimizer ran, 504.0 MiB actual (+0.0 %)" in view.forecast[-1]
+
+
+def test_whole_steps_with_state_take_over() -> None:
+    """GIVEN a whole step with state in memory, THEN the highest such step is the forecast, not the first step's."""
+    run = Run()
+    published_mlp(run)
+    run.end_step(408 * MIB, 504 * MIB, classification=classified(408 * MIB, optimizer_state=192 * MIB))
+    run.adam(96 * MIB, state=192 * MIB, steps=1)
+    run.end_step(408 * MIB, 540 * MIB)
+    run.end_step(408 * MIB, 520 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert forecast.allocated_bytes == 540 * MIB
+    assert "step 2" in forecast.basis
+
+
+def test_during_the_first_forward_it_is_a_lower_bound() -> None:
+    """Before the end of the first backward more may be to come."""
+    run = Run()
+    run.adam(96 * MIB)
+    run.frame(96 * MIB, phase="forward", boundary="forward_start")
+    run.frame(150 * MIB, phase="forward", step_peak_bytes=150 * MIB)
+
+    assert forecast_of(run).kind == "lower_bound"
+
+
+def test_an_unknown_optimizer_has_no_prediction() -> None:
+    """What cannot be told is not told."""
+    run = Run()
+    run.adam(96 * MIB, name="Adam8bit")
+    run.frame(96 * MIB, phase="forward", boundary="forward_start")
+    run.frame(150 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=200 * MIB)
+
+    forecast = forecast_of(run)
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert forecast.kind == "lower_bound"
+    assert forecast.allocated_bytes == 200 * MIB
+    assert forecast.first_step_bytes is None
+    assert any("Adam8bit" in line for line in view.forecast)
+
+
+def test_sgd_needs_no_state() -> None:
+    """Whole steps without state are as good as any."""
+    run = Run()
+    run.adam(96 * MIB, name="SGD")
+    run.frame(96 * MIB, phase="forward", boundary="forward_start")
+    run.end_step(96 * MIB, 300 * MIB)
+    run.end_step(96 * MIB, 310 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert (forecast.allocated_bytes, forecast.kind) == (310 * MIB, "predicted")
+
+
+def test_attached_late_only_what_is_seen_counts() -> None:
+    """GIVEN state is there already and no whole step was seen, THEN there is a lower bound and no first step."""
+    run = Run()
+    run.step = 900
+    run.adam(96 * MIB, state=192 * MIB, steps=900)
+    run.frame(400 * MIB, phase="forward", step_peak_bytes=450 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert (forecast.allocated_bytes, forecast.kind) == (450 * MIB, "lower_bound")
+    assert forecast.first_step_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "factor"),
+    [
+        ("Adam", {}, 2),
+        ("AdamW", {"amsgrad": True}, 3),
+        ("SGD", {"momentum": 0}, 0),
+        ("SGD", {"momentum": 0.9}, 1),
+        ("RMSprop", {"momentum": 0.9, "centered": True}, 3),
+        ("RMSprop", {}, 1),
+        ("Adadelta", {}, 2),
+        ("Rprop", {}, 2),
+        ("LBFGS", {}, None),
+    ],
+)
+def test_state_by_class(name: str, options: dict[str, object], factor: int | None) -> None:
+    """Parameter-shaped tensors of torch's own classes; none for those of another shape."""
+    assert state_factor(Optimizer(name, options, {"cuda:0": 100}, 25)) == factor
+
+
+def test_state_that_is_there_is_not_to_come() -> None:
+    """Adagrad makes it when it is made; the others at their first step."""
+    assert missing_state_bytes(Optimizer("Adagrad", {}, {"cuda:0": 100}, 25), "cuda:0") == 0
+    assert missing_state_bytes(Optimizer("Adam", {}, {"cuda:0": 100}, 25, {"cuda:0": 200}, 1), "cuda:0") == 0
+    assert missing_state_bytes(Optimizer("Adam", {}, {"cuda:0": 100}, 25), "cuda:1") == 0
+
+
+def steady(run: Run, peak: int, reserved: int, used: int, **fields: object) -> None:
+    """A run in its third step, with the driver read."""
+    run.adam(GIB, state=2 * GIB, steps=1)
+    for _ in range(3):
+        run.end_step(4 * GIB, peak, reserved=reserved, **fields)
+    run.driver(used, used)
+    run.frame(4 * GIB, reserved, phase="forward", **fields)
+
+
+def test_a_full_reserve_is_not_out_of_memory() -> None:
+    """GIVEN reserved fills the device and half of it is reusable cache, THEN it fits, and nobody says OOM."""
+    run = Run()
+    steady(run, peak=10 * GIB, reserved=23 * GIB, used=24 * GIB - MIB)
+
+    verdict = build_view(run.session, "cuda:0", run.now_ns).verdict
+
+    assert verdict.level == "good"
+    assert verdict.text.startswith("fits, 5")
+
+
+def test_too_much_is_said_before_it_happens() -> None:
+    """GIVEN parameters and gradients fill most of the device, THEN Adam's state does not fit, and by how much."""
+    run = Run()
+    run.frame(8 * GIB, phase="forward", boundary="forward_start")
+    run.adam(8 * GIB)
+    run.frame(17 * GIB, phase="backward", boundary="backward_end", step_peak_bytes=18 * GIB)
+    run.driver(18 * GIB, 18 * GIB)
+    run.frame(17 * GIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=18 * GIB)
+
+    verdict = build_view(run.session, "cuda:0", run.now_ns).verdict
+
+    assert verdict.level == "bad"
+    assert verdict.text.startswith("does not fit, short by 18.0 GiB")
+
+
+def test_little_to_spare_is_a_warning() -> None:
+    """Less than the policy's share."""
+    run = Run()
+    steady(run, peak=23 * GIB, reserved=23 * GIB, used=23 * GIB + 200 * MIB)
+
+    assert build_view(run.session, "cuda:0", run.now_ns).verdict.level == "warning"
+
+
+def test_pinned_holes_count_against_the_margin() -> None:
+    """GIVEN the margin is smaller than the holes that cannot be given back, THEN that is said."""
+    run = Run()
+    steady(
+        run,
+        peak=22 * GIB + 512 * MIB,
+        reserved=23 * GIB,
+        used=23 * GIB,
+        inactive_split_bytes=2 * GIB + MIB,
+        blocks=blocks(inactive_split_bytes=2 * GIB + MIB, num_pinned_segments=41),
+    )
+
+    verdict = build_view(run.session, "cuda:0", run.now_ns).verdict
+
+    assert verdict.level == "warning"
+    assert "pinned holes" in verdict.text
+
+
+def test_an_out_of_memory_error_speaks_first() -> None:
+    """With what was asked for, and whether the program lives on."""
+    run = Run()
+    steady(run, peak=10 * GIB, reserved=23 * GIB, used=23 * GIB)
+    figures = {"asked_bytes": 2 * GIB, "device_free_bytes": 400 * MIB, "allocated_bytes": 21 * GIB}
+    run.session.apply(Event("oom", run.now_ns, 3, "forward", "cuda:0", figures), 0)
+
+    alive = build_view(run.session, "cuda:0", run.now_ns).verdict
+    run.session.ended(run.now_ns, 1, "OutOfMemoryError")
+    dead = build_view(run.session, "cuda:0", run.now_ns).verdict
+
+    told = "out of memory in forward, step 3: asked for 2.0 GiB · driver free 400.0 MiB · live 21.0 GiB"
+    assert alive.text == f"{told}; the program goes on"
+    assert dead.text.startswith("OUT OF MEMORY in forward, step 3")
+    assert (alive.level, dead.level) == ("bad", "bad")
+    much_later = build_view(run.session, "cuda:0", run.now_ns + 10 * 60 * SECOND)
+    assert much_later.state == "ended"

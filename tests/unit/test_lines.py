@@ -1,0 +1,121 @@
+"""Events, growth, fragmentation, place, and the line without the app."""
+
+from __future__ import annotations
+
+from memtui.analysis.build import build_view
+from memtui.analysis.events import event_text
+from memtui.analysis.growth import growth_line
+from memtui.analysis.headline import farewell, headline
+from memtui.analysis.policy import DEFAULT
+from memtui.session.readings import HostReading
+from memtui.wire.frames import Event
+from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified
+
+
+def test_events_in_words() -> None:
+    """Each kind with its figures; one that this version does not know in the agent's own words, cleaned."""
+    state = Event(
+        "optimizer_state_appeared", 0, 1, "optimizer", None, {"state_bytes": 192 * MIB, "parameter_bytes": 96 * MIB}
+    )
+    assert event_text(state) == "optimizer state appeared: +192.0 MiB, 2.0 x parameters"
+    peak = Event("new_peak", 0, 1, "backward", "cuda:0", {"allocated_peak_bytes": 504 * MIB})
+    assert event_text(peak) == "new peak allocated 504.0 MiB, backward"
+    retry = Event("alloc_retry", 0, 1, "forward", "cuda:0", {"num_alloc_retries": 3})
+    assert event_text(retry) == "allocation retried after the cache was given back (3 so far), forward"
+    assert event_text(Event("agent_error", 0, 1, "", text="Oops:\x1b[2J gone")) == "Oops: gone"
+    assert event_text(Event("something_new", 0, 1, "")) == "something new"
+
+
+def test_events_of_other_devices_are_not_shown() -> None:
+    """Newest first; those without a device always."""
+    run = Run()
+    run.frame(MIB)
+    for number, device in enumerate(("cuda:0", "cuda:1", None)):
+        run.session.apply(Event("new_peak", number, 0, "forward", device, {"allocated_peak_bytes": number}), 0)
+
+    lines = build_view(run.session, "cuda:0", run.now_ns).events
+
+    assert [line.time_ns for line in lines] == [2, 0]
+
+
+def looked_at(sizes: list[int]) -> Run:
+    run = Run()
+    run.frame(GIB)
+    for size in sizes:
+        look = classified(GIB, step=run.step, parameters=MIB, activations=size)
+        run.end_step(GIB, GIB, classification=look)
+    return run
+
+
+def test_a_leak_grows() -> None:
+    """Up at every look."""
+    line = growth_line(looked_at([MIB * step for step in range(20)]).session, "cuda:0", DEFAULT)
+
+    assert line.startswith("activations +11.0 MiB over the last 11 steps")
+
+
+def test_a_warm_up_does_not_grow() -> None:
+    """Up and then flat (2934, 4413, 4433, 4537 MiB, then no more)."""
+    sizes = [2934, 4413, 4433, *range(4440, 4448), *[4537] * 5]
+
+    assert growth_line(looked_at(sizes).session, "cuda:0", DEFAULT).startswith("nothing grows")
+
+
+def test_shapes_that_vary_do_not_grow() -> None:
+    """Up and down."""
+    sizes = [MIB * (size % 5) for size in range(20)]
+
+    assert growth_line(looked_at(sizes).session, "cuda:0", DEFAULT).startswith("nothing grows")
+
+
+def test_too_few_steps_say_nothing() -> None:
+    """No judgement before there is something to judge."""
+    assert growth_line(looked_at([1, 2, 3]).session, "cuda:0", DEFAULT) == ""
+
+
+def test_fragmentation_figures() -> None:
+    """What is pinned, the largest free block, retries and OOMs; and what it means where it is much."""
+    run = Run()
+    run.frame(
+        4 * GIB,
+        8 * GIB,
+        inactive_split_bytes=GIB,
+        num_alloc_retries=2,
+        num_ooms=0,
+        blocks=blocks(inactive_split_bytes=GIB, num_pinned_segments=41, largest_free_block_bytes=600 * MIB),
+    )
+
+    lines = build_view(run.session, "cuda:0", run.now_ns).fragmentation
+
+    assert lines[0] == (
+        "pinned 1.0 GiB in 41 segments · largest free block 600.0 MiB · allocated 50 % of reserved · retries 2 · ooms 0"
+    )
+    assert "600.0 MiB needs the driver" in lines[1]
+
+
+def test_the_line_without_the_app() -> None:
+    """Everything that matters in one line, unknown things left out."""
+    run = Run()
+    run.session.apply_host(HostReading(0, True, user="me"))
+    run.frame(96 * MIB)
+    run.adam(96 * MIB, name="SGD")
+    run.end_step(GIB, 3 * GIB, reserved=2 * GIB)
+    run.driver(3 * GIB, 3 * GIB)
+    run.frame(GIB, 2 * GIB, phase="forward", step_peak_bytes=GIB, step=1, last_step_ns=SECOND // 5)
+
+    line = headline(build_view(run.session, "cuda:0", run.now_ns), 0.0)
+
+    assert line.split(" · ")[1:] == [
+        "step 1",
+        "200 ms",
+        "forward",
+        "allocated 1.0 GiB",
+        "reserved 2.0 GiB",
+        "device 3.0 GiB of 24.0 GiB",
+        "step peak ≥ 1.0 GiB",
+        "fits, 83 % to spare: predicted peak 4.0 GiB of 24.0",
+    ]
+    run.session.ended(run.now_ns, -9)
+    assert farewell(build_view(run.session, "cuda:0", run.now_ns)) == (
+        "killed by signal 9 · peak allocated 3.0 GiB in backward, step 1"
+    )
