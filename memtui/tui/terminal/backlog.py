@@ -27,7 +27,8 @@ class Backlog:
 
     def append(self, data: bytes, replayed: bool) -> bool:
         """Add output; whether the program asks its terminal something in it and waits for an answer."""
-        self._pieces.append((data, replayed))
+        if data:  # an empty piece would look like the end
+            self._pieces.append((data, replayed))
         self.size += len(data)
         return not replayed and b"\x1b" in data and _QUESTION.search(data) is not None
 
