@@ -165,17 +165,13 @@ class _Build:
         return result
 
     def _link(self, name: str, objects: list[Path], *flags: str) -> None:
-        self._run(
-            "-shared", f"-Wl,-soname,{name}", *map(str, objects), *flags, "-o", str(self._folder / name)
-        )
+        self._run("-shared", f"-Wl,-soname,{name}", *map(str, objects), *flags, "-o", str(self._folder / name))
 
     def _run(self, *arguments: str) -> None:
         # Not under an older stand-in: a compiler needs none.
         environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
         try:
-            subprocess.run(
-                [self._compiler, *arguments], check=True, capture_output=True, text=True, env=environment
-            )
+            subprocess.run([self._compiler, *arguments], check=True, capture_output=True, text=True, env=environment)
         except OSError as error:
             raise VirtualGpuError(f"cannot run {self._compiler}: {error}", "install gcc or clang") from error
         except subprocess.CalledProcessError as error:

@@ -46,7 +46,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m memtui.virtual_gpu",
         description="Run a command on virtual GPUs: torch's real CUDA allocator, without a GPU or a driver.",
     )
-    parser.add_argument("--memory", default="48GiB", help="of each device: 24GiB, or 24GiB,80GiB (default: %(default)s)")
+    parser.add_argument(
+        "--memory", default="48GiB", help="of each device: 24GiB, or 24GiB,80GiB (default: %(default)s)"
+    )
     parser.add_argument("--count", type=int, default=1, help="number of devices (default: %(default)s)")
     parser.add_argument("--name", default=Profile.name, help="the device's name (default: %(default)s)")
     parser.add_argument("--cc", default="8.6", help="compute capability (default: %(default)s)")

@@ -48,7 +48,9 @@ def without_virtual_gpus(base: Mapping[str, str]) -> dict[str, str]:
     for name in (*_TORCH_SETTINGS, "TRITON_LIBCUDA_PATH"):
         if "VGPU_SHM" in base:
             result.pop(name, None)
-    kept = [entry for entry in result.get("LD_PRELOAD", "").replace(" ", ":").split(":") if entry and not _is_ours(entry)]
+    kept = [
+        entry for entry in result.get("LD_PRELOAD", "").replace(" ", ":").split(":") if entry and not _is_ours(entry)
+    ]
     if kept:
         result["LD_PRELOAD"] = ":".join(kept)
     else:

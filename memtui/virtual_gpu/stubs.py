@@ -46,11 +46,28 @@ _DRIVER_SYMBOL = re.compile(r"cu[A-Z]")
 
 #: Driver functions that triton and inductor link against or look up, beyond those that torch's own libraries import.
 _DRIVER_EXTRAS = (
-    "cuCtxSetLimit cuDevicePrimaryCtxRelease_v2 cuEventCreate cuEventDestroy_v2 cuEventRecord cuFuncSetAttribute "
-    "cuFuncSetCacheConfig cuLogsUnregisterCallback cuMemAlloc_v2 cuMemcpyDtoHAsync_v2 cuMemcpyHtoDAsync_v2 "
-    "cuMemFree_v2 cuModuleGetGlobal_v2 cuModuleUnload cuMulticastAddDevice cuMulticastBindMem cuMulticastUnbind "
-    "cuStreamCreate cuStreamDestroy_v2 cuStreamSynchronize cuTensorMapEncodeIm2col"
-).split()
+    "cuCtxSetLimit",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventRecord",
+    "cuFuncSetAttribute",
+    "cuFuncSetCacheConfig",
+    "cuLogsUnregisterCallback",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuModuleGetGlobal_v2",
+    "cuModuleUnload",
+    "cuMulticastAddDevice",
+    "cuMulticastBindMem",
+    "cuMulticastUnbind",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuTensorMapEncodeIm2col",
+)
 
 #: A stub that ought to fill in a result must fail, not leave garbage behind.
 _RETURNS_RESULT = re.compile(r"[sS]izes?2?(_v\d+)?$|_bufferSize|Get|Create|Query|Find|Info|MemAlloc")
@@ -92,7 +109,10 @@ class StubLibrary:
 
     def generated_source(self) -> str:
         """C text with a weak definition of every symbol that torch asks for; hand-written ones replace it."""
-        lines = ['#include "core.h"', "#define STUB(name) __attribute__((weak)) VGPU_API long name(void); long name(void)"]
+        lines = [
+            '#include "core.h"',
+            "#define STUB(name) __attribute__((weak)) VGPU_API long name(void); long name(void)",
+        ]
         lines += [f"STUB({name}) {{ {self._body(name)} }}" for name in sorted(self.symbols)]
         return "\n".join(lines) + "\n"
 

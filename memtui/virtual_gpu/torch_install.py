@@ -51,7 +51,12 @@ def torch_location_of(python: str) -> Path | None:
     """Ask another Python interpreter where its torch is; `None` where it has none or does not answer."""
     try:
         answer = subprocess.run(
-            [python, "-c", _FIND_TORCH], capture_output=True, text=True, timeout=30, check=True, stdin=subprocess.DEVNULL
+            [python, "-c", _FIND_TORCH],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -19,7 +19,7 @@ def require_virtual_gpu() -> StubFolder:
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _build_once() -> StubFolder | str:
     try:
         return build(find_torch())

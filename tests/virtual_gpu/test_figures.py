@@ -47,7 +47,8 @@ def test_device_properties_are_the_profile(run_child: RunChild) -> None:
     source = """
 import json, torch
 p = torch.cuda.get_device_properties(0)
-print(json.dumps([p.name, p.total_memory, [p.major, p.minor], p.multi_processor_count, list(torch.cuda.mem_get_info())]))
+facts = [p.name, p.total_memory, [p.major, p.minor], p.multi_processor_count]
+print(json.dumps([*facts, list(torch.cuda.mem_get_info())]))
 """
     environment = virtual_environment(
         memory="24GiB", name="NVIDIA L4", cc="8.9", multiprocessors=58, context="400MiB", driver_reserved="500MiB"
@@ -72,7 +73,8 @@ keep.append(torch.empty(1000 << 20, dtype=torch.uint8, device='cuda'))
 print(json.dumps([message, seen, statistics['num_ooms'], statistics['num_alloc_retries']]))
 """
     message, seen, ooms, retries = run_child(source, virtual_environment(memory="1GiB"))
-    assert "Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 1024.00 MiB of which 124.00 MiB is free" in message
+    assert "Tried to allocate 200.00 MiB. GPU 0 has a total capacity of" in message
+    assert "124.00 MiB is free" in message
     assert "900.00 MiB is allocated by PyTorch" in message
     assert seen == [[0, 200 * MIB, 1024 * MIB]]
     assert (ooms, retries) == (1, 1)

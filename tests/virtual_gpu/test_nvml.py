@@ -32,7 +32,8 @@ def tried(function, *arguments, **named):
     except n.NVMLError as error: return type(error).__name__
 def memory(handle, **version):
     m = tried(n.nvmlDeviceGetMemoryInfo, handle, **version)
-    return m if isinstance(m, str) else {f: getattr(m, f) for f in ('total', 'reserved', 'used', 'free') if hasattr(m, f)}
+    fields = ('total', 'reserved', 'used', 'free')
+    return m if isinstance(m, str) else {f: getattr(m, f) for f in fields if hasattr(m, f)}
 def look(handle):
     listed = n.nvmlDeviceGetComputeRunningProcesses(handle)
     return dict(memory=memory(handle), memory_v2=memory(handle, version=n.nvmlMemory_v2),
@@ -126,11 +127,13 @@ n.nvmlInit()
 h = n.nvmlDeviceGetHandleByIndex(1)
 uuid = n.nvmlDeviceGetUUID(h)
 bus = n.nvmlDeviceGetPciInfo(h).busId
-same = [n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(uuid)), n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(bus))]
+found = n.nvmlDeviceGetHandleByUUID(uuid), n.nvmlDeviceGetHandleByPciBusId(bus)
+same = [n.nvmlDeviceGetIndex(handle) for handle in found]
 facts = [n.nvmlDeviceGetName(h), n.nvmlDeviceGetIndex(h), list(n.nvmlDeviceGetCudaComputeCapability(h)),
          n.nvmlDeviceGetUtilizationRates(h).gpu, n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU),
          n.nvmlDeviceGetPowerUsage(h), n.nvmlDeviceGetEnforcedPowerLimit(h), n.nvmlDeviceGetFanSpeed(h)]
-errors = [error(n.nvmlDeviceGetMigMode, h), error(n.nvmlDeviceGetHandleByIndex, 2), error(n.nvmlDeviceGetHandleByUUID, 'GPU-0')]
+errors = [error(n.nvmlDeviceGetMigMode, h), error(n.nvmlDeviceGetHandleByIndex, 2),
+          error(n.nvmlDeviceGetHandleByUUID, 'GPU-0')]
 driver = n.nvmlSystemGetDriverVersion()
 n.nvmlShutdown()
 print(json.dumps([before, uuid, same, facts, errors, driver, error(n.nvmlDeviceGetName, h)]))
@@ -149,7 +152,8 @@ def test_torch_asks_nvml_too(run_child: RunChild) -> None:
     source = """
 import json, torch
 x = torch.empty(64 << 20, dtype=torch.uint8, device='cuda')
-print(json.dumps([torch.cuda.list_gpu_processes().splitlines()[-1], torch.cuda.utilization(), torch.cuda.temperature()]))
+processes = torch.cuda.list_gpu_processes().splitlines()
+print(json.dumps([processes[-1], torch.cuda.utilization(), torch.cuda.temperature()]))
 """
     processes, utilization, temperature = run_child(source, virtual_environment(utilization=7))
     assert "64.000 MB GPU memory" in processes
@@ -170,7 +174,7 @@ def test_a_killed_process_holds_nothing(run_child: RunChild) -> None:
         assert child.stdout.readline() == "held\n"
         # WHEN it is killed but not waited for: a zombie still has its pid
         child.kill()
-        source = "import json, torch; x = torch.empty(900 << 20, dtype=torch.uint8, device='cuda'); print(json.dumps(1))"
+        source = "import torch; x = torch.empty(900 << 20, dtype=torch.uint8, device='cuda'); print(len(x) >> 20)"
         # THEN its memory can be had, and NVML does not list it
-        assert run_child(source, environment) == 1
+        assert run_child(source, environment) == 900
         assert run_child(_LOOK, environment)[0]["processes"] == []

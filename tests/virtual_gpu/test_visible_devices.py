@@ -39,9 +39,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def uuids(environment: dict[str, str]) -> list[str]:
-    child = subprocess.run(
-        [sys.executable, "-c", _UUIDS], env=environment, capture_output=True, text=True, check=True
-    )
+    child = subprocess.run([sys.executable, "-c", _UUIDS], env=environment, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(child.stdout)
     assert len(set(found)) == 4
     return found
