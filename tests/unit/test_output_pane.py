@@ -85,7 +85,7 @@ def style_at(strip: Strip, x: int) -> Style:
 
 async def settle(app: PaneApp, pilot: Pilot[None]) -> None:
     """Wait until the pane has parsed all it was fed, and would parse more at once."""
-    while app.pane._backlog.size or app.pane._cooling is not None:
+    while not app.pane.settled:
         await pilot.pause(0.01)
     await pilot.pause()
 
@@ -208,7 +208,7 @@ def test_a_full_screen_program_comes_and_goes() -> None:
         app.pane.feed(b"\x1b[?1049lafter")
         await settle(app, pilot)
         assert drawn(app.pane) == ["before", "$ after"]
-        assert not app.pane._emulator.screen.history
+        assert not app.pane._terminal.screen.history
 
     run(check)
 
@@ -261,7 +261,7 @@ def test_history_is_bounded_and_a_view_into_it_follows() -> None:
         assert drawn(app.pane)[1] == "1"
         app.pane.feed(b"x\r\n" * 1000)
         await settle(app, pilot)
-        assert len(app.pane._emulator.screen.history) == HISTORY_LINES
+        assert len(app.pane._terminal.screen.history) == HISTORY_LINES
         assert int(drawn(app.pane)[1]) > 900
 
     run(check)
@@ -335,12 +335,12 @@ def test_a_hidden_pane_parses_only_the_end_when_it_is_shown() -> None:
         for n in range(200_000):
             pane.feed(b"line %06d\r\n" % n)
         assert pane.lines == [""] * 24
-        assert pane._backlog.size <= 2 * HIDDEN_BYTES
+        assert pane._terminal.waiting_bytes <= 2 * HIDDEN_BYTES
         pane.display = True
         await pilot.pause()
         await settle(app, pilot)
         assert drawn(pane)[-1] == "line 199999"
-        text = ["".join(part for part, _ in runs) for runs in pane._emulator.screen.history]
+        text = ["".join(part for part, _ in runs) for runs in pane._terminal.screen.history]
         pane.focus()
         await pilot.press("up")
         assert app.typed == b"\x1bOA"
@@ -372,7 +372,7 @@ def test_much_output_at_once_is_shown_at_its_end() -> None:
             app.pane.feed(b"".join(b"line %06d %s\r\n" % (n * 100 + m, b"-" * 90) for m in range(100)))
         await settle(app, pilot)
         assert drawn(app.pane)[-3].startswith("line 009999")
-        history = ["".join(part for part, _ in runs) for runs in app.pane._emulator.screen.history]
+        history = ["".join(part for part, _ in runs) for runs in app.pane._terminal.screen.history]
         assert any(line.startswith("… ") and line.endswith("KiB skipped") for line in history)
 
     run(check)

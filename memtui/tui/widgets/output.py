@@ -15,19 +15,15 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from memtui.tui.terminal.backlog import BEHIND_BYTES, HIDDEN_BYTES, Backlog
 from memtui.tui.terminal.cells import Pen, Runs, pen_style, runs_text
-from memtui.tui.terminal.emulator import Emulator
 from memtui.tui.terminal.keys import encode_key, encode_paste
+from memtui.tui.terminal.paced import PacedTerminal
 from memtui.tui.terminal.screen import APPLICATION_CURSOR, BRACKETED_PASTE, FOCUS_REPORTS
 
 #: One look at the program in so many seconds: what a person follows. A look that changes every line, as when text
 #: scrolls past, costs a repaint of the whole, and nobody reads it anyway.
 LOOK_SECONDS = 0.1
 LOOK_SECONDS_SCROLLING = 0.2
-
-#: Parsed at one look; the rest waits for the next, or is skipped when too much waits.
-LOOK_BYTES = 32 * 1024
 
 WHEEL_LINES = 3
 
@@ -97,17 +93,12 @@ class OutputPane(Widget, can_focus=True):
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
-        self._emulator = Emulator(INITIAL_SIZE.width, INITIAL_SIZE.height, self._reply)
-        self._backlog = Backlog()
+        self._terminal = PacedTerminal(INITIAL_SIZE.width, INITIAL_SIZE.height, self._reply)
         self._shown = False
         self._cooling: Timer | None = None
         #: Number of the first line in view while scrolled back; None follows the program.
         self._anchor: int | None = None
         self._drawn_cursor = 0
-        #: The program waits for an answer of the terminal.
-        self._asked = False
-        #: Output dropped since the last that was parsed.
-        self._gap_bytes = 0
         #: The widget's own style, under every pen; None until it is asked for again.
         self._base: Style | None = None
         self._styles: dict[Pen, Style] = {}
@@ -116,79 +107,40 @@ class OutputPane(Widget, can_focus=True):
 
     def feed(self, data: bytes, *, replayed: bool = False) -> None:
         """Take output of the program; `replayed` output is from before this viewer, and its queries are old."""
-        self._asked |= self._backlog.append(data, replayed)
-        if not self._shown and not self._asked:
-            # Twice the size, so that a fast program costs one trim in a while and not one a piece.
-            self._trim(2 * HIDDEN_BYTES, HIDDEN_BYTES)
-        elif self._cooling is None:
+        if self._terminal.arrive(data, replayed=replayed, shown=self._shown) and self._cooling is None:
             self._look()
 
     def note_lost(self, lost_bytes: int) -> None:
         """Say that output was lost on the way here; call it where it would have come."""
-        while self._backlog.size:
-            self._parse(HIDDEN_BYTES)
-        self._gap_bytes += lost_bytes
-        self._emulator.skip(b"")
-        self._announce_gap()
+        self._terminal.lose(lost_bytes)
         self._refresh_dirty()
 
     def reset(self) -> None:
         """Begin again with an empty terminal, for another program."""
-        screen = self._emulator.screen
-        self._emulator = Emulator(screen.columns, screen.lines, self._reply)
-        self._backlog.clear()
-        self._gap_bytes = 0
+        self._terminal.reset()
         self._anchor = None
         self.refresh()
 
     @property
     def lines(self) -> list[str]:
         """The text of the screen's lines, without what still waits to be parsed."""
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         return [runs_text(screen.runs(y)) for y in range(screen.lines)]
 
-    # Parsing
+    @property
+    def settled(self) -> bool:
+        """Whether all output is on the screen and more would be at once."""
+        return self._terminal.waiting_bytes == 0 and self._cooling is None
 
     def _look(self) -> None:
-        """Parse what there is, within the budget of a look, and show it."""
-        self._trim(HIDDEN_BYTES, BEHIND_BYTES)
-        self._announce_gap()
-        self._parse(LOOK_BYTES if self._shown else HIDDEN_BYTES)
-        self._asked = False
+        self._terminal.look(shown=self._shown)
         pause = LOOK_SECONDS_SCROLLING if self._refresh_dirty() else LOOK_SECONDS
         self._cooling = self.set_timer(pause, self._cooled) if self.is_attached else None
 
     def _cooled(self) -> None:
         self._cooling = None
-        if self._backlog.size and (self._shown or self._asked):
+        if self._terminal.waiting_bytes and (self._shown or self._terminal.asked):
             self._look()
-
-    def _parse(self, budget_bytes: int) -> None:
-        while budget_bytes > 0:
-            data, replayed = self._backlog.take(budget_bytes)
-            if not data:
-                break
-            self._emulator.feed(data, replayed=replayed)
-            budget_bytes -= len(data)
-
-    def _trim(self, allowed_bytes: int, kept_bytes: int) -> None:
-        if self._backlog.size > allowed_bytes:
-            dropped = self._backlog.trim(kept_bytes)
-            self._gap_bytes += len(dropped)
-            self._emulator.skip(dropped)
-
-    def _announce_gap(self) -> None:
-        screen = self._emulator.screen
-        if self._gap_bytes and not screen.second:  # a full-screen program draws itself again
-            if screen.cursor.x:
-                screen.carriage_return()
-                screen.linefeed()
-            screen.rendition("2")
-            screen.draw(f"… {max(1, self._gap_bytes // 1024):,} KiB skipped")
-            screen.rendition("0")
-            screen.carriage_return()
-            screen.linefeed()
-        self._gap_bytes = 0
 
     def _reply(self, data: bytes) -> None:
         self.post_message(self.Reply(data))
@@ -197,7 +149,7 @@ class OutputPane(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of the view."""
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         width = self.size.width
         base = self._base
         if base is None:
@@ -220,19 +172,19 @@ class OutputPane(Widget, can_focus=True):
 
     @property
     def _top(self) -> int:
-        return self._emulator.screen.scrolled if self._anchor is None else self._anchor
+        return self._terminal.screen.scrolled if self._anchor is None else self._anchor
 
     @property
     def _cursor_row(self) -> int:
-        row: int = self._emulator.screen.cursor.y
+        row: int = self._terminal.screen.cursor.y
         return row
 
     @property
     def _cursor_visible(self) -> bool:
-        return self.has_focus and not self._emulator.screen.cursor.hidden
+        return self.has_focus and not self._terminal.screen.cursor.hidden
 
     def _runs(self, number: int) -> Runs:
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         if number >= screen.scrolled:
             return screen.runs(number - screen.scrolled)
         index = number - (screen.scrolled - len(screen.history))
@@ -245,7 +197,7 @@ class OutputPane(Widget, can_focus=True):
                 self._styles.clear()
             style = (self._base or Style()) + pen_style(pen)
             self._styles[pen] = style
-        return style + _REVERSED if self._emulator.screen.reversed else style
+        return style + _REVERSED if self._terminal.screen.reversed else style
 
     def _with_cursor(self, strip: Strip, x: int, width: int) -> Strip:
         under = strip.crop(x, x + 1)
@@ -256,7 +208,7 @@ class OutputPane(Widget, can_focus=True):
 
     def _refresh_dirty(self) -> bool:
         """Have the changed lines drawn; whether that is all of them."""
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         if not self._shown:
             screen.dirty.clear()  # all of it is drawn when it is shown
             return False
@@ -295,7 +247,7 @@ class OutputPane(Widget, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         """Give the program's terminal the widget's size."""
         width, height = self.size
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         if not width or not height or (width, height) == (screen.columns, screen.lines):
             return
         screen.resize(height, width)
@@ -313,14 +265,14 @@ class OutputPane(Widget, can_focus=True):
 
     def _report_focus(self, report: bytes) -> None:
         self.refresh(Region(0, self._cursor_row, self.size.width, 1))
-        if FOCUS_REPORTS in self._emulator.screen.remembered:
+        if FOCUS_REPORTS in self._terminal.screen.remembered:
             self.post_message(self.Input(report))
 
     async def on_key(self, event: events.Key) -> None:
         """Send every key to the program, but those bound here."""
         if event.key in _OWN_KEYS:
             return
-        application_cursor = APPLICATION_CURSOR in self._emulator.screen.remembered
+        application_cursor = APPLICATION_CURSOR in self._terminal.screen.remembered
         data = encode_key(event.key, event.character, application_cursor=application_cursor)
         if data is not None:
             event.stop()
@@ -330,7 +282,7 @@ class OutputPane(Widget, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         """Send pasted text to the program."""
         event.stop()
-        bracketed = BRACKETED_PASTE in self._emulator.screen.remembered
+        bracketed = BRACKETED_PASTE in self._terminal.screen.remembered
         self._send(encode_paste(event.text, bracketed=bracketed))
 
     def _send(self, data: bytes) -> None:
@@ -348,7 +300,7 @@ class OutputPane(Widget, can_focus=True):
         self._wheel(-WHEEL_LINES)
 
     def _wheel(self, lines: int) -> None:
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         if not screen.second:
             self._view_by(lines)
         elif self.has_focus:
@@ -367,7 +319,7 @@ class OutputPane(Widget, can_focus=True):
         self.post_message(self.Left())
 
     def _view_by(self, lines: int) -> None:
-        screen = self._emulator.screen
+        screen = self._terminal.screen
         top = max(self._top - lines, screen.scrolled - len(screen.history))
         self._view_from(top if top < screen.scrolled else None)
 
