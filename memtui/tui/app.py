@@ -64,6 +64,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         # Textual takes NO_COLOR to mean shades of grey; with the terminal's own colours it leaves them all out.
         super().__init__(ansi_color=True if colors.mono else None)
         self.feed = feed
+        self._started = False
         # As rich names it, "truecolor" to "standard"; None is no colours, and "auto" what the terminal says of itself.
         self._color_system = self.console.color_system if color_system == "auto" else color_system
         self._only_mono = bool(environment.get("NO_COLOR"))
@@ -91,6 +92,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
+        self._started = True
         await self.feed.start()
         if self.feed.replay:
             self.monitor.show_recording()
@@ -104,7 +106,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Stops the sources."""
-        await self.feed.stop()
+        if self._started:
+            await self.feed.stop()
 
     # Themes
 

@@ -74,7 +74,7 @@ ASCII = Glyphs(
     reserved=Corners("=", "+", "+", "+", "+", "|"),
     device=Corners("-", "+", "+", "+", "+", "|"),
     capacity="~",
-    forecast="'",
+    forecast=".",
     axis="|",
     tick="+",
     corner="+",

@@ -86,14 +86,37 @@ def _code(style: Style, system: ColorSystem) -> str:
 def textual_theme(colors: Colors) -> Theme:
     """The theme of what Textual draws itself: the command palette, dialogs, scroll bars."""
     if colors.mono:
+        default = "ansi_default"
         return Theme(
             name=colors.name,
-            primary="ansi_default",
-            foreground="ansi_default",
-            background="ansi_default",
-            surface="ansi_default",
-            panel="ansi_default",
+            primary=default,
+            secondary=default,
+            warning=default,
+            error=default,
+            success=default,
+            accent=default,
+            foreground=default,
+            background=default,
+            surface=default,
+            panel=default,
+            boost=default,
             ansi=True,
+            variables={
+                "ansi-background": default,
+                "ansi-foreground": default,
+                "border": default,
+                "border-blurred": default,
+                "block-cursor-foreground": default,
+                "block-cursor-background": default,
+                "block-cursor-text-style": "bold reverse",
+                "input-cursor-background": default,
+                "input-cursor-foreground": default,
+                "input-cursor-text-style": "reverse",
+                "input-selection-background": default,
+                "input-selection-foreground": default,
+                "screen-selection-background": default,
+                "screen-selection-foreground": default,
+            },
         )
     return Theme(
         name=colors.name,

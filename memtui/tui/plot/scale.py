@@ -62,10 +62,10 @@ def clock_ticks(span_s: float, cells: int) -> list[float]:
     return [span_s]
 
 
-def ago(seconds: float) -> str:
-    """A distance in time for an axis: "60 s", "5 m", "1 h 30 m", "2 d"."""
+def ago(seconds: float, span_s: float = 0) -> str:
+    """A distance in time on an axis of `span_s`: "60 s", "5 m", "1 h 30 m", "2 d"; one unit for a short axis."""
     whole = round(seconds)
-    if whole <= 120:
+    if whole < 120 or (whole <= 125 and span_s <= 130):
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} m" + (f" {whole % 60:02} s" if whole % 60 else "")

@@ -8,6 +8,9 @@ from memtui.session.history import Series
 
 Column = Optional[tuple[int, int]]
 
+#: Pieces of a column in which the newest ones are asked for.
+PIECES = 8
+
 #: A figure is taken to hold until the next sample for so long; after that there is a gap to see.
 HOLD_NS = 2_500_000_000
 
@@ -46,9 +49,19 @@ class Track:
             del self._raw[:shift]
             if changed < count:
                 start = first + changed
-                self._raw[changed:] = series.window(start * step_ns, (first + count) * step_ns, count - changed)
+                self._raw[changed:] = _fine_window(series, start * step_ns, (first + count) * step_ns, count - changed)
         self._series, self._step, self._first, self._held = series, step_ns, first, held
         self._newest_ns = series.last_time_ns
+
+
+def _fine_window(series: Series, start_ns: int, end_ns: int, columns: int) -> list[Column]:
+    """A window asked for in smaller pieces: for few columns a series would take coarse buckets, which reach beyond."""
+    pieces = series.window(start_ns, end_ns, columns * PIECES)
+    result: list[Column] = []
+    for start in range(0, len(pieces), PIECES):
+        known = [piece for piece in pieces[start : start + PIECES] if piece is not None]
+        result.append((min(low for low, _ in known), max(high for _, high in known)) if known else None)
+    return result
 
 
 def bridge(columns: list[Column], longest: int, last_place: int, last_value: int | None) -> list[Column]:

@@ -53,6 +53,9 @@ MESSAGE_S = 4.0
 class MonitorScreen(Screen[None], inherit_bindings=False):
     """The parts of the screen, what they show, and the keys that change it."""
 
+    # Textual would give the keyboard to the program's pane, hidden or not, whenever a dialog closes.
+    AUTO_FOCUS = ""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p,space", "pause", "pause or go on"),
         Binding("plus,equals_sign,z", "zoom(-1)", "zoom in"),
@@ -359,7 +362,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def action_pause(self) -> None:
         """Holds the picture still, or goes on."""
         self.paused_ns = None if self.paused_ns is not None else self.feed.now_ns()
-        self.keys.paused = self.paused_ns is not None
+        self.keys.paused = self.chart.input.frozen = self.paused_ns is not None
         self.draw_changes(force=True)
 
     def action_zoom(self, steps: int) -> None:

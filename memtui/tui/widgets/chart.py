@@ -47,6 +47,7 @@ class ChartInput:
     step_ns: Optional[int] = None
     window: Window = field(default_factory=Window)
     end_label: str = "now"
+    frozen: bool = False  # what came since is not looked at
     fit: bool = False  # the scale fits the data, not the device
 
 
@@ -73,6 +74,7 @@ class Chart(Lines):
         self._drawn_for: tuple[object, ...] = ()
         self._scale: Scale | None = None
         self._top_before = 0
+        self._fitted = False
         self._empty = True  # nothing to scale by
 
     # What is shown
@@ -149,9 +151,13 @@ class Chart(Lines):
     def source(self) -> object:
         """The newest samples and columns: nothing is drawn where no sample came and no column began."""
         given = self.input
-        newest = tuple(
-            None if series is None else (id(series), series.last_time_ns, len(series))
-            for series in (given.allocated, given.reserved, given.device)
+        newest = (
+            None
+            if given.frozen
+            else tuple(
+                None if series is None else (id(series), series.last_time_ns, len(series))
+                for series in (given.allocated, given.reserved, given.device)
+            )
         )
         return newest, self.last_cell(), self.cell_ns(), given.rules, given.fit, given.window, self.phase_strip
 
@@ -185,6 +191,8 @@ class Chart(Lines):
         capacity = next((rule.value_bytes for rule in self.input.rules if rule.key == "capacity"), None)
         predicted = max((rule.value_bytes for rule in self.input.rules if rule.key != "capacity"), default=0)
         wanted = max(highest, predicted)
+        if self._fitted != self.input.fit:
+            self._fitted, self._top_before = self.input.fit, 0
         self._empty = not wanted and not capacity
         if capacity and not self.input.fit and wanted >= FIT_BELOW * capacity:
             top = max(capacity, highest)
@@ -193,7 +201,7 @@ class Chart(Lines):
             # The scale grows at once and shrinks only by half, so that it does not go to and fro with every step.
             if self._top_before // 2 < top < self._top_before and wanted:
                 top = self._top_before
-            if capacity and capacity < top <= 2 * capacity and highest <= capacity:
+            if capacity and not self.input.fit and capacity < top <= 2 * capacity and highest <= capacity:
                 top = capacity
         self._top_before = top
         if self._scale is None or self._scale.top != top or self._drawn_for[:1] != (rows,):
@@ -324,13 +332,13 @@ class Chart(Lines):
             place = (
                 max(1, place) if place >= -1 else place
             )  # a span rounded up ends beyond the axis; and off the corner
-            text = minus + ago(back + (0 if right else at_end_s))
+            text = minus + ago(back + (0 if right else at_end_s), span_s)
             if place < free_from or place + len(text) > cells - len(right) - 2:
                 continue
             row = overlay(row, GUTTER + place, text, roles.DIM)
             free_from = place + len(text) + 1
         if not right:
-            right = minus + ago(at_end_s)
+            right = minus + ago(at_end_s, span_s)
         return overlay(row, GUTTER + cells - len(right), right, roles.DIM)
 
     def _phases(self, first: int, cells: int, cell: int) -> Row:

@@ -52,7 +52,7 @@ class Figures(Lines):
         if view is None:
             return []
         rows = [self._row(row, place, width, view.now_ns) for place, row in enumerate(view.rows[:height])]
-        if self.phase_legend and len(rows) < height:
+        if self.phase_legend and len(rows) < height and width >= WIDE:
             rows += [EMPTY] * (height - 1 - len(rows))
             line = Line().add("  ", " ")
             for name in ("forward", "backward", "optimizer"):

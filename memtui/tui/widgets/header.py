@@ -38,7 +38,7 @@ class Header(Lines):
         view = self.view
         if view is None or view.state != "ended" or width < 2:
             return 0
-        return int(len(cells(view.state_text)) > width - 16 and bool(view.verdict.peak))
+        return int(len(cells(view.verdict.text)) > width - 6 and bool(view.verdict.peak))
 
     def source(self) -> object:
         """What the lines say."""
@@ -62,32 +62,29 @@ class Header(Lines):
         return rows
 
     def _who(self, view: View, width: int) -> Row:
-        text = self.look.text
-        dot = f" {self.look.glyphs.dot} "
-        place = text(view.place)
-        device = text(f"{view.device} {view.device_name}".rstrip())
-        tail = dot + f"pid {view.pid}" if view.pid else ""
-        where = "@".join(part for part in (view.user, view.host) if part)
-        room = width - 2 - len(cells(place)) - 3
-        # The device's name goes before the program's: its index is what tells one screen from another.
-        if room < 60:
-            device = view.device
-        room -= len(cells(device)) + 3
-        program = text(view.program) or "–"
-        front = "memtui" + dot if room >= 70 else ""
-        whole = front + program + tail + (dot + where if where and room >= 60 else "")
-        if len(cells(whole)) > room:
-            whole = front + clip(program, max(8, room - len(tail) - len(front)), self.look.glyphs.ellipsis) + tail
-        line = Line().add(" ", " ")
-        head, _, rest = whole.partition(front) if front else ("", "", whole)
-        line.add(head + front, roles.TITLE if front else roles.TEXT)
-        name, _, rest = rest.partition(dot)
-        line.add(clip(name, room, self.look.glyphs.ellipsis), roles.BRIGHT)
-        line.add(dot + rest if rest else "", roles.DIM)
-        gap = max(2, (width - line.width - len(cells(device)) - len(cells(place)) - 1) // 2)
+        """The program on the left, the device in the middle, the step on the right; the least goes first."""
+        text, dot = self.look.text, f" {self.look.glyphs.dot} "
+        place, device = text(view.place), text(view.device)
+        if width < 60:
+            place = place.split(dot)[0]
+        right = len(cells(place)) + 2
+        room = width - 1 - right - len(device) - 4
+        tail = dot + f"pid {view.pid}" if view.pid and room >= 34 else ""
+        name = f"{device} {text(view.device_name)}".rstrip()
+        program = clip(text(view.program) or self.look.glyphs.dash, max(8, room - len(tail)), self.look.glyphs.ellipsis)
+        left = len(cells(program)) + len(tail)
+        if left + len(cells(name)) - len(device) + 2 <= room:
+            device = name
+            room -= len(cells(name)) - len(text(view.device))
+        where = dot + "@".join(part for part in (view.user, view.host) if part) if view.user or view.host else ""
+        if left + len(cells(where)) + 4 <= room:
+            tail += where
+            left += len(cells(where))
+        front = "memtui" + dot if left + 12 <= room else ""
+        line = Line().add(" ", " ").add(front, roles.TITLE).add(program, roles.BRIGHT).add(tail, roles.DIM)
+        gap = max(2, (width - right - line.width - len(cells(device))) // 2)
         line.add(" " * gap, " ").add(device, roles.TEXT)
-        line.pad(width - len(cells(place)) - 1).add(place, roles.TEXT)
-        return line.row(width)
+        return line.pad(width + 1 - right).add(place, roles.TEXT).row(width)
 
     def _verdict(self, view: View, width: int) -> tuple[Row, str, str]:
         """The answer; and what has to go to the next line: the peak, the rest of the answer."""
@@ -127,12 +124,12 @@ class Header(Lines):
         elif not text and view.notices and view.state == "live" and not peak:
             role, text = roles.NOTE, f"note: {view.notices[0]}"
         line.add(clip(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role)
-        if peak and line.width + len(cells(peak)) + 2 <= width:
-            if line.width > 1:
-                line.pad(width - len(cells(peak)) - 1)
-            else:  # below the verdict's text, not below its mark
-                line.pad(5)
-            line.add(peak, roles.TEXT)
+        if peak and line.width == 1:  # below the verdict's text, not below its mark
+            line.pad(5).add(clip(peak, width - 6, self.look.glyphs.ellipsis), roles.TEXT)
+        elif peak and not text:
+            line.add(clip(peak, width - line.width - 1, self.look.glyphs.ellipsis), roles.TEXT)
+        elif peak and line.width + len(cells(peak)) + 2 <= width:
+            line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
         return line.row(width)
 
 

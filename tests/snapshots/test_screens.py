@@ -1,0 +1,88 @@
+"""The screen as text at a frozen clock, one file a case. MEMTUI_UPDATE_SCREENS=1 writes them anew: then look at them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from memtui.tui.app import MemtuiApp
+from tests.support.made_up import GIB, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
+from tests.support.screens import drive, settle, text
+
+FOLDER = Path(__file__).parent
+
+
+def training() -> MadeUpFeed:
+    return MadeUpFeed()
+
+
+def fast() -> MadeUpFeed:
+    return MadeUpFeed(Training(step_s=0.35, total=24 * GIB), seconds=200)
+
+
+def ended() -> MadeUpFeed:
+    feed = MadeUpFeed()
+    feed.end("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", 1)
+    return feed
+
+
+def starting() -> MadeUpFeed:
+    return MadeUpFeed(seconds=0)
+
+
+def supervised() -> MadeUpFeed:
+    feed = MadeUpFeed()
+    feed.program = MadeUpProgram()
+    return feed
+
+
+def recording() -> MadeUpRecording:
+    return MadeUpRecording()
+
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool]] = {
+    "training-80x24": (training, (80, 24), (), False),
+    "training-120x40": (training, (120, 40), (), False),
+    "training-200x50": (training, (200, 50), (), False),
+    "training-40x10": (training, (40, 10), (), False),
+    "ascii-80x24": (training, (80, 24), (), True),
+    "fast-120x34": (fast, (120, 34), ("minus",), False),
+    "cursor-100x30": (training, (100, 30), ("left",) * 20, False),
+    "paused-80x24": (training, (80, 24), ("p",), False),
+    "starting-80x24": (starting, (80, 24), (), False),
+    "ended-100x30": (ended, (100, 30), (), False),
+    "replay-100x30": (recording, (100, 30), ("left",) * 9, False),
+    "events-80x24": (training, (80, 24), ("2",), False),
+    "quit-80x24": (supervised, (80, 24), ("q",), False),
+    "help-100x40": (training, (100, 40), ("question_mark",), False),
+    "glossary-120x50": (training, (120, 50), ("g",), False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    import time
+
+    time.tzset()
+    make, size, keys, ascii_only = CASES[name]
+    found: list[str] = []
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        for _ in range(3):
+            await pilot.pause(0.05)
+        await pilot.press(*keys)
+        if app.screen is app.monitor:
+            await settle(app, pilot)
+        await pilot.pause()
+        found.extend(text(app))
+
+    drive(make(), test, size=size, ascii_only=ascii_only)
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("MEMTUI_UPDATE_SCREENS"):
+        path.write_text("\n".join(found) + "\n", encoding="utf-8")
+    assert found == path.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,174 @@
+"""Scales, columns and cells of the chart, without a screen."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.session.history import Series
+from memtui.tui import roles
+from memtui.tui.glyphs import ASCII, UNICODE
+from memtui.tui.plot.cells import Cell, column, dots, ground, row_of
+from memtui.tui.plot.scale import SPANS, ago, clock_ticks, round_top, scale
+from memtui.tui.plot.track import Track, bridge
+from memtui.tui.plot.window import Window
+
+GIB = 1 << 30
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("gib", "rows", "labels"),
+    [
+        (80, 16, ["0", "16", "32", "48", "64", "80"]),
+        (80, 8, ["0", "40", "80"]),
+        (24, 15, ["0", "8", "16", "24"]),
+        (23, 15, ["0", "5", "10", "15", "20"]),
+        (24, 12, ["0", "8", "16", "24"]),
+        (16, 20, ["0", "4", "8", "12", "16"]),
+    ],
+)
+def test_ticks_are_round_and_reach_the_top_where_they_can(gib: int, rows: int, labels: list[str]) -> None:
+    made = scale(gib * GIB, rows)
+    assert made.unit == "GiB"
+    assert [label for _, label in made.ticks] == labels
+
+
+@given(st.integers(1, 2**45), st.integers(2, 60))
+def test_ticks_never_crowd_and_never_leave_the_scale(top: int, rows: int) -> None:
+    made = scale(top, rows)
+    values = [value for value, _ in made.ticks]
+    assert values[0] == 0
+    assert values == sorted(set(values))
+    assert values[-1] <= top
+    assert len(values) <= max(1, rows // 3) + 1
+
+
+@given(st.integers(0, 2**45))
+def test_a_round_top_leaves_air_but_not_much(value: int) -> None:
+    top = round_top(value)
+    assert top >= value
+    assert top <= max(2048, value * 2)
+
+
+def test_time_ticks_are_round_and_from_left_to_right() -> None:
+    assert clock_ticks(120, 77) == [120, 90, 60, 30]
+    assert clock_ticks(604_800, 90) == [518_400, 345_600, 172_800]
+    assert [ago(seconds) for seconds in (60, 300, 330, 5400, 90_000)] == [
+        "60 s",
+        "5 m",
+        "5 m 30 s",
+        "1 h 30 m",
+        "1 d 1 h",
+    ]
+
+
+def test_rows_and_dots_at_the_edges() -> None:
+    assert row_of(80, 80, 10) == 0
+    assert row_of(0, 80, 10) == 9
+    assert row_of(81, 80, 10) == -1
+    assert dots(0, 80, 40) == 0
+    assert dots(1, 10**9, 40) == 1
+    assert dots(80, 80, 40) == 40
+
+
+def test_a_column_is_solid_to_its_least_and_bright_to_its_most() -> None:
+    empty = ground(4, [])
+    text, role = column(Cell((4, 12), (4, 12), None, None, None, None), empty, 16, 4, UNICODE)
+    assert text == " ⣿⣿⣿"
+    assert role == " " + roles.ENVELOPE * 2 + roles.ALLOCATED
+    text, role = column(Cell((4, 12), (4, 12), None, None, None, None), empty, 16, 4, ASCII)
+    assert text == " ::#"
+
+
+def test_a_spike_in_one_half_is_seen() -> None:
+    text, _ = column(Cell((4, 16), (4, 4), None, None, None, None), ground(4, []), 16, 4, UNICODE)
+    assert text == "⡇⡇⡇⣿"
+
+
+def test_lines_step_with_corners() -> None:
+    flat = ground(4, [])
+    text, _ = column(Cell(None, None, 1, 3, None, None), flat, 16, 4, UNICODE)
+    assert text == " ┏┃┛"
+    text, _ = column(Cell(None, None, 3, 1, None, None), flat, 16, 4, UNICODE)
+    assert text == " ┓┃┗"
+
+
+def test_short_gaps_hold_the_value_and_long_ones_stay() -> None:
+    held = bridge([(1, 5), None, None, (3, 9)], 2, 99, 9)
+    assert held == [(1, 5), (3, 3), (3, 3), (3, 9)]
+    assert bridge([(1, 5), None, (7, 9)], 2, 99, 9)[1] == (5, 5)
+    assert bridge([(1, 5), None, None, (3, 9)], 1, 99, 9)[1:3] == [None, None]
+    assert bridge([(1, 5), None, None, None], 3, 2, 4) == [(1, 5), (4, 4), (4, 4), None]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(3, 90), st.sampled_from([40, 100, 250, 700]))
+def test_columns_kept_up_to_date_are_no_worse_than_columns_made_anew(seed: int, count: int, step_ms: int) -> None:
+    """GIVEN a series that grows WHEN the window moves on with it THEN every sample is in its column, as in the full
+    way; what else is in it is of the columns beside it.
+    """
+    chance = random.Random(seed)
+    series, track = Series(capacity=256), Track()
+    samples: list[tuple[int, int]] = []
+    step = step_ms * 1_000_000
+    now = 10 * SECOND
+    for _ in range(40):
+        for _ in range(chance.randrange(0, 12)):
+            now += chance.randrange(1_000_000, 150_000_000)
+            samples.append((now, chance.randrange(GIB)))
+            series.append(*samples[-1])
+        now += chance.choice((0, 0, 0, 300_000_000))
+        first = now // step - count + 1
+        kept = track.columns(series, first, count, step, now)
+        full = Track().columns(series, first, count, step, now)
+        for place, (cheap, anew) in enumerate(zip(kept, full)):
+            exact = [value for time_ns, value in samples if time_ns // step == first + place]
+            assert (cheap is None) == (anew is None)
+            near = [value for time_ns, value in samples if abs(time_ns // step - first - place) <= 1]
+            if exact and cheap and anew:
+                assert min(near) <= cheap[0] <= min(exact)
+                assert max(near) >= cheap[1] >= max(exact)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.sampled_from(SPANS))
+def test_a_spike_is_in_the_picture_at_every_zoom(seed: int, span: int) -> None:
+    """GIVEN a day of samples with one spike WHEN it is looked at from any distance THEN the spike is there."""
+    chance = random.Random(seed)
+    series = Series()
+    count = 5_000
+    place = chance.randrange(count)
+    for index in range(count):
+        series.append((index + 1) * SECOND, 50 * GIB if index == place else GIB)
+    cells = 70
+    spike_ns = (place + 1) * SECOND
+    cell = Window(span=SPANS.index(span)).cell_ns(cells, 0)
+    window = Window(span=SPANS.index(span)).at(spike_ns, cells, 0, count * SECOND)
+    end = count * SECOND if window.end_ns is None else window.end_ns
+    half = cell // 2
+    first = 2 * (end // cell - cells + 1)
+    columns = Track().columns(series, first, 2 * cells, half, end)
+    assert max(found[1] for found in columns if found) == 50 * GIB
+
+
+def test_the_window_grows_with_the_session() -> None:
+    window = Window()
+    assert [SPANS[window.index(age * SECOND)] for age in (0, 29, 31, 61, 10_000)] == [30, 30, 60, 120, 120]
+
+
+def test_moving_the_cursor_moves_the_window_only_at_its_edges() -> None:
+    cells, now = 50, 1_000 * SECOND
+    window = Window(span=SPANS.index(60))
+    cell = window.cell_ns(cells, 0)
+    moved = window.moved(-10, cells, 0, 0, now)
+    assert moved.end_ns is None
+    far = moved.moved(-100, cells, 0, 0, now)
+    assert far.end_ns is not None
+    assert far.cursor_ns is not None
+    assert far.end_ns // cell - far.cursor_ns // cell == cells - 1
+    assert far.moved(+200, cells, 0, 0, now) == window.live()
+    assert window.moved(-10_000, cells, 0, 990 * SECOND, now).cursor_ns == 990 * SECOND

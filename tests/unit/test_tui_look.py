@@ -1,0 +1,101 @@
+"""Themes and characters."""
+
+from __future__ import annotations
+
+import pytest
+
+from memtui.tui import palette, roles
+from memtui.tui.glyphs import ASCII, UNICODE, detect, plain
+from memtui.tui.look import choose, make
+from memtui.tui.palette import contrast
+from memtui.wire.frames import CATEGORIES, PHASES
+
+ROLES = [value for name, value in vars(roles).items() if name.isupper() and isinstance(value, str)]
+
+
+@pytest.mark.parametrize("colors", palette.BY_NAME.values(), ids=lambda colors: colors.name)
+def test_every_role_has_a_style(colors: palette.Colors) -> None:
+    styles = palette.styles(colors)
+    wanted = [" ", *ROLES, *map(roles.ink, roles.TENANTS), *map(roles.fill, roles.TENANTS), *map(roles.phase, PHASES)]
+    assert [role for role in wanted if role not in styles] == []
+
+
+def test_every_category_is_a_tenant_with_a_colour_of_its_own() -> None:
+    assert set(CATEGORIES) <= set(roles.TENANTS)
+    for colors in (palette.DARK, palette.LIGHT, palette.SAFE, palette.CONTRAST):
+        mine = [colors.tenant(key) for key in CATEGORIES]
+        assert len(set(mine)) == len(mine), colors.name
+
+
+@pytest.mark.parametrize("colors", [c for c in palette.THEMES if not c.mono], ids=lambda colors: colors.name)
+def test_text_is_readable(colors: palette.Colors) -> None:
+    """WCAG's 4.5 to 1 for text, 3 to 1 for what is large or only beside a word."""
+    for colour in (colors.text, colors.bright, colors.good, colors.warning, colors.bad, colors.dim):
+        assert contrast(colour, colors.background) >= 4.5, colour
+    for colour in (colors.allocated, colors.envelope, colors.reserved, colors.device, colors.accent):
+        assert contrast(colour, colors.background) >= 3, colour
+
+
+def test_no_theme_without_colour_has_one() -> None:
+    for style in palette.styles(palette.MONO).values():
+        assert style.color is None
+        assert style.bgcolor is None
+    look = make(palette.DARK, UNICODE, None)
+    assert look.colors.mono
+    assert not any(part in "".join(look.codes.values()) for part in ("38;", "48;"))
+
+
+def test_sixteen_colours_are_used_as_such() -> None:
+    look = make(palette.DARK, UNICODE, "standard")
+    assert look.colors is palette.SIXTEEN
+    assert "38;2" not in "".join(look.codes.values())
+    assert "38;5" not in "".join(look.codes.values())
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted", "name"),
+    [
+        ({}, None, "dark"),
+        ({"COLORFGBG": "0;15"}, None, "light"),
+        ({"COLORFGBG": "15;0"}, None, "dark"),
+        ({"COLORFGBG": "0;default"}, None, "dark"),
+        ({"COLORFGBG": "0;15"}, "dark", "dark"),
+        ({}, "auto", "dark"),
+        ({"NO_COLOR": "1"}, "light", "no-colour"),
+        ({"NO_COLOR": ""}, "light", "light"),
+    ],
+)
+def test_the_theme_to_begin_with(environment: dict[str, str], wanted: str | None, name: str) -> None:
+    assert choose(wanted, environment).name == name
+
+
+def test_an_unknown_theme_is_told_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="no theme 'pink': dark, light"):
+        choose("pink", {})
+
+
+@pytest.mark.parametrize(
+    ("environment", "encoding", "glyphs"),
+    [
+        ({"LANG": "en_US.UTF-8"}, "utf-8", UNICODE),
+        ({"LANG": "C.UTF-8"}, "utf-8", UNICODE),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8", ASCII),
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, "utf-8", ASCII),
+        ({"LANG": "en_US.UTF-8"}, "iso8859-1", ASCII),
+        ({}, "ascii", ASCII),
+        ({}, "utf-8", UNICODE),
+    ],
+)
+def test_ascii_where_the_terminal_has_no_more(environment: dict[str, str], encoding: str, glyphs: object) -> None:
+    assert detect(environment, encoding) is glyphs
+
+
+def test_plain_text_is_ascii() -> None:
+    assert plain("peak ≥ 66.4 GiB · 64 °C — naïve") == "peak >= 66.4 GiB | 64 C - na?ve"
+
+
+def test_glyphs_are_one_cell_wide() -> None:
+    for glyphs in (UNICODE, ASCII):
+        for name, value in vars(glyphs).items():
+            if isinstance(value, str) and name not in ("name", "ellipsis"):
+                assert len(value) == 1, name
