@@ -1,4 +1,4 @@
-"""The screen as text at a frozen clock, one file a case. MEMTUI_UPDATE_SCREENS=1 writes them anew: then look at them."""
+"""The screen as text at a frozen clock, a file a case. MEMTUI_UPDATE_SCREENS=1 writes them anew: then look at them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def scale(top: int, rows: int) -> Scale:
     even = [step for step in candidates if step <= 2.6 * wanted + 1 and abs(whole / step - round(whole / step)) < 1e-9]
     step = even[0] if even else candidates[0]
     count = math.floor(whole / step + 1e-9)
-    return Scale(top, unit, tuple((index * step * size, f"{index * step:,}") for index in range(count + 1)))
+    return Scale(top, unit, tuple((min(top, index * step * size), f"{index * step:,}") for index in range(count + 1)))
 
 
 def round_top(value: int) -> int:
