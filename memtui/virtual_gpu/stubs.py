@@ -15,12 +15,12 @@ from memtui.virtual_gpu.elf import SharedObject, read_shared_object
 
 #: Sources by library stem; a library that is not here has generated stubs only.
 SOURCES: Mapping[str, tuple[str, ...]] = {
-    "libcudart": ("runtime_device.c", "runtime_memory.c", "runtime_stream.c", "runtime_kernel.c"),
+    "libcudart": ("runtime_error.c", "runtime_device.c", "runtime_memory.c", "runtime_stream.c", "runtime_kernel.c"),
     "libcuda": ("driver.c", "driver_memory.c"),
-    "libnvidia-ml": ("nvml.c", "nvml_figures.c"),
+    "libnvidia-ml": ("nvml.c", "nvml_figures.c", "nvml_sensors.c", "nvml_absent.c"),
     "libcublas": ("cublas.c",),
     "libcublasLt": ("cublaslt.c",),
-    "libcudnn": ("cudnn.c",),
+    "libcudnn": ("cudnn.c", "cudnn_rnn.c"),
     "libcufft": ("cufft.c",),
     "libcusparse": ("cusparse.c",),
     "libcusolver": ("cusolver.c",),
@@ -87,6 +87,7 @@ _NOT_SUPPORTED = {
     "libnvrtc": 11,
 }
 _CUBLAS_NOT_SUPPORTED = 15
+_CUDNN_8_NOT_SUPPORTED = 9
 
 
 @dataclass
@@ -120,9 +121,13 @@ class StubLibrary:
         if name.endswith(("String", "ErrorName")):
             return f'return (long)"{name}";'
         if _RETURNS_RESULT.search(name):
-            code = _NOT_SUPPORTED.get(self.stem, _CUBLAS_NOT_SUPPORTED)
-            return f'return vgpu_refuse("{name}", {code});'
+            return f'return vgpu_refuse("{name}", {self._not_supported()});'
         return f'return vgpu_nothing("{name}");'
+
+    def _not_supported(self) -> int:
+        if self.soname.endswith("libcudnn.so.8"):
+            return _CUDNN_8_NOT_SUPPORTED
+        return _NOT_SUPPORTED.get(self.stem, _CUBLAS_NOT_SUPPORTED)
 
     def version_script(self) -> str:
         """Linker version script: everything exported is under the version that torch binds to."""

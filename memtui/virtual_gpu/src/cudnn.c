@@ -1,6 +1,6 @@
 /* Stand-in for libcudnn: descriptors, and the convolution queries of cuDNN 7
- * (torch asks them under TORCH_CUDNN_V8_API_DISABLED=1).  The graph API and
- * recurrent networks are not simulated and say so.  The builder passes
+ * (torch asks them under TORCH_CUDNN_V8_API_DISABLED=1).  Recurrent networks
+ * are in cudnn_rnn.c; the graph API is not simulated and says so.  The builder passes
  * VGPU_CUDNN_MAJOR, the number in the SONAME. */
 #include "core.h"
 
@@ -93,8 +93,6 @@ DESCRIPTOR(FilterDescriptor)
 DESCRIPTOR(ConvolutionDescriptor)
 DESCRIPTOR(PoolingDescriptor)
 DESCRIPTOR(DropoutDescriptor)
-DESCRIPTOR(RNNDescriptor)
-DESCRIPTOR(RNNDataDescriptor)
 DESCRIPTOR(ActivationDescriptor)
 DESCRIPTOR(CTCLossDescriptor)
 DESCRIPTOR(SpatialTransformerDescriptor)
