@@ -131,10 +131,10 @@ def _predicted(session: Session, device: str, state: _State) -> _Prediction:
     under_way = max(frame.allocated_bytes, frame.step_peak_bytes or 0)
     steady, highest = session.steps.steady(device), session.steps.highest(device)
     if steady is not None:
-        return _from_steps(steady, under_way, state)
+        return _from_steps(steady, under_way, frame.allocated_peak_bytes, state)
     if session.steps.state_since_ns is None and highest is not None:
         # Whole steps without any state: an optimizer that keeps none, or one that has not stepped yet.
-        return _from_steps(highest, under_way, state)
+        return _from_steps(highest, under_way, frame.allocated_peak_bytes, state)
     under_way = max(under_way, 0 if highest is None else highest.bytes_held)
     first = session.first_step(device)
     if first is not None and first.allocated_bytes is not None and first.peak_bytes is not None:
@@ -144,11 +144,13 @@ def _predicted(session: Session, device: str, state: _State) -> _Prediction:
     return _Prediction(under_way, "lower_bound", "what was seen so far; no whole step yet")
 
 
-def _from_steps(highest: StepPeak, under_way: int, state: _State) -> _Prediction:
-    peak = max(highest.bytes_held, under_way)
-    told = peak > highest.bytes_held or highest.exact
-    kind: Kind = "predicted" if told and not state.unpredictable else "lower_bound"
+def _from_steps(highest: StepPeak, under_way: int, counted: Optional[int], state: _State) -> _Prediction:
+    peak, exact = max(highest.bytes_held, under_way), highest.exact
     basis = f"highest step so far ({_where(highest)})" if peak == highest.bytes_held else "the step under way"
+    if not exact and counted is not None and counted >= peak:
+        # torch counts the highest itself, and exactly, but not when it was: no step can have been higher.
+        peak, exact, basis = counted, True, "highest since the start"
+    kind: Kind = "predicted" if (exact or peak > highest.bytes_held) and not state.unpredictable else "lower_bound"
     return _Prediction(peak + state.missing_bytes, kind, basis + _to_come(state))
 
 

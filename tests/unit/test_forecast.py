@@ -111,6 +111,22 @@ def test_sgd_needs_no_state() -> None:
     assert (forecast.allocated_bytes, forecast.kind) == (310 * MIB, "predicted")
 
 
+def test_the_peak_counter_helps_where_steps_are_lower_bounds() -> None:
+    """GIVEN no step's peak is known exactly, THEN none was higher than what torch counted since the start."""
+    run = Run()
+    run.adam(96 * MIB, state=192 * MIB, steps=5)
+    for _ in range(3):
+        run.end_step(400 * MIB, 500 * MIB, exact=False, allocated_peak_bytes=560 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert (forecast.allocated_bytes, forecast.kind, forecast.basis) == (
+        560 * MIB,
+        "predicted",
+        "highest since the start",
+    )
+
+
 def test_attached_late_only_what_is_seen_counts() -> None:
     """GIVEN state is there already and no whole step was seen, THEN there is a lower bound and no first step."""
     run = Run()

@@ -1,0 +1,312 @@
+"""The command line in processes of its own: streams, statuses, and one clear line for what cannot be."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memtui.cli import CommandError
+from memtui.commands.attach import check_process
+from memtui.wire import codec
+from memtui.wire.frames import PROTOCOL
+from tests.support.sessions import hello
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    runtime = tmp_path_factory.mktemp("run")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MEMTUI_", "XDG_"))}
+    return {**inherited, "MEMTUI_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(FOLDER)}
+
+
+def memtui(env: dict[str, str], *words: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memtui", *words],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *parts: str) -> bool:
+    """One line on standard error that says so, nothing else, and a status that is not 0."""
+    assert done.stdout == ""
+    assert done.stderr.startswith("memtui: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert all(part in done.stderr for part in parts), done.stderr
+    return done.returncode != 0
+
+
+def test_a_program_keeps_its_streams_and_its_status(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Standard output is the program's alone; memtui's lines are on standard error, beside the program's."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\nprint('out', sys.argv[1:])\nprint('err', file=sys.stderr)\ntime.sleep(1.6)\nsys.exit(3)\n"
+    )
+
+    done = memtui(env, "run", str(script), "--frames", "1", "-x")
+
+    assert done.returncode == 3
+    assert done.stdout == "out ['--frames', '1', '-x']\n"
+    ours = [line for line in done.stderr.splitlines() if line.startswith("memtui: ")]
+    assert [line for line in done.stderr.splitlines() if line not in ours] == ["err"]
+    assert "no PyTorch figures" in ours[0]
+    assert "exited with status 3" in ours[-1]
+
+
+def test_modules_commands_and_quiet(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """The other two ways to name a program."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__main__.py").write_text("import sys\nprint(sys.argv[1:])\n")
+
+    module = memtui(env, "run", "--quiet", "-m", "pkg", "-m", "x", cwd=tmp_path)
+    command = memtui(env, "run", "--quiet", "--", "sh", "-c", "echo $0 $1; kill -TERM $$", "a", "--", cwd=tmp_path)
+    folder = memtui(env, "run", "--quiet", "pkg", "y", cwd=tmp_path)
+
+    assert (module.stdout, module.stderr, module.returncode) == ("['-m', 'x']\n", "", 0)
+    assert (command.stdout, command.stderr, command.returncode) == ("a --\n", "", -signal.SIGTERM)
+    assert folder.stdout == "['y']\n"
+
+
+def test_enough_lines_leave_the_program_running(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """GIVEN --frames 1, THEN memtui goes with status 0, says where the program is, and the program goes on."""
+    script = tmp_path / "train.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(4)\nopen('done', 'w').close()\n")
+    output, errors = tmp_path / "out", tmp_path / "err"
+    # Files: of a pipe the program would keep the other end.
+    with output.open("w") as stream, errors.open("w") as error_stream:
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "memtui", "run", "--frames", "1", str(script)],
+            env=env,
+            cwd=tmp_path,
+            stdout=stream,
+            stderr=error_stream,
+            stdin=subprocess.DEVNULL,
+            timeout=30,
+            check=False,
+        )
+    pid = output.read_text().strip()
+
+    assert done.returncode == 0
+    assert time.monotonic() - begun < 3.5
+    assert (
+        errors.read_text().splitlines()[-1]
+        == f"memtui: process {pid} goes on; memtui attach --pid {pid} shows it again"
+    )
+    deadline = time.monotonic() + 15
+    while not (tmp_path / "done").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (tmp_path / "done").exists()
+
+
+def test_an_interrupt_reaches_the_program(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """As without memtui: its own handler runs, its own status comes back."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\nprint('ready', flush=True)\n"
+        "try:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(7)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memtui", "run", "--quiet", str(script)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+
+    assert process.stdout.read() == "saved\n"
+    assert process.wait(20) == 7
+
+
+def test_a_log_of_a_process_without_pytorch(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Its readings are written, and how it ended; `open` shows it."""
+    script = tmp_path / "train.py"
+    script.write_text("import time\ntime.sleep(1.2)\nraise SystemExit(5)\n")
+    log = tmp_path / "log"
+
+    done = memtui(env, "run", "--quiet", "--log", str(log), str(script))
+    shown = memtui(env, "open", str(log))
+
+    assert done.returncode == 5
+    assert '"kind":"end"' in log.read_text().splitlines()[-1]
+    assert '"exit_status":5' in log.read_text().splitlines()[-1]
+    assert "exited with status 5" in shown.stdout
+
+
+def test_programs_that_cannot_be(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Each in one line."""
+    (tmp_path / "notes.yaml").write_text("a: b: c\n")
+    (tmp_path / "go.sh").write_text("#!/bin/sh\nls\n")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "secret.py").write_text("")
+
+    assert refused(memtui(env, "run", "nothing.py", cwd=tmp_path), "no such script: nothing.py")
+    assert refused(memtui(env, "run", sys.executable), "binary file", "memtui run -- ")
+    assert refused(memtui(env, "run", "notes.yaml", cwd=tmp_path), "notes.yaml is not Python, line 1")
+    assert refused(memtui(env, "run", "go.sh", cwd=tmp_path), "go.sh is not Python (#!/bin/sh)")
+    assert refused(memtui(env, "run", "plain", cwd=tmp_path), "folder without __main__.py")
+    assert refused(memtui(env, "run", "--", "no-such-command"), "no-such-command")
+    assert memtui(env, "run", "--", "no-such-command").returncode == 127
+    assert refused(memtui(env, "run"), "name a program")
+    assert refused(memtui(env, "run", "--frames", "0", "x.py"), "at least 1")
+    assert refused(memtui(env, "run", "--log", "/nonexistent/log", "secret.py", cwd=tmp_path), "cannot write")
+
+
+def test_runtime_folders_that_cannot_be(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Too long, or not to be made: the line names the variable that mends it."""
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "file").write_text("")
+    long = str(tmp_path / ("x" * 100))
+
+    for folder, part in (
+        (long, "too long"),
+        (str(tmp_path / "file"), "not a folder"),
+        ("/proc/nope", "no private folder"),
+    ):
+        done = memtui({**env, "MEMTUI_RUNTIME_DIR": folder}, "run", "train.py", cwd=tmp_path)
+        assert refused(done, part, "MEMTUI_RUNTIME_DIR")
+
+
+def test_processes_that_cannot_be_watched(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """No such one, a thread, a dead one, one without an agent: each with the way out."""
+    assert refused(memtui(env, "attach", "--pid", "4194303"), "no such process: 4194303")
+    assert refused(memtui(env, "attach", "--pid", "0"), "no such process")
+    assert refused(memtui(env, "attach", "--pid", "x"), "--pid")
+    assert refused(memtui(env, "attach", "--pid", str(os.getpid())), "no memtui agent", "memtui run", "memtui.start()")
+
+    zombie = subprocess.Popen(["true"])
+    time.sleep(0.3)
+    assert refused(memtui(env, "attach", "--pid", str(zombie.pid)), "has ended")
+    zombie.wait()
+
+    threaded = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import threading, time\n"
+            "threading.Thread(target=time.sleep, args=(20,), daemon=True).start()\ntime.sleep(20)",
+        ]
+    )
+    try:
+        deadline = time.monotonic() + 10
+        threads: list[str] = []
+        while len(threads) < 2 and time.monotonic() < deadline:
+            threads = os.listdir(f"/proc/{threaded.pid}/task")
+        thread = next(int(name) for name in threads if int(name) != threaded.pid)
+        assert refused(memtui(env, "attach", "--pid", str(thread)), f"attach --pid {threaded.pid}")
+    finally:
+        threaded.kill()
+        threaded.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_another_users_process() -> None:
+    """Names the user, and sudo."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            check_process(os.getppid())
+        except CommandError as error:
+            os.write(write_end, str(error).encode())
+        os._exit(0)
+    os.close(write_end)
+    os.waitpid(child, 0)
+    told = os.read(read_end, 4096).decode()
+    os.close(read_end)
+
+    assert told == f"process {os.getpid()} belongs to user root: watch it as that user, or as root with sudo"
+
+
+def test_an_agent_of_another_version(env: dict[str, str]) -> None:
+    """Refused before the screen is taken."""
+    server = (
+        "import os, socket, sys\n"
+        "path = os.path.join(sys.argv[1], f'agent-{os.getpid()}.sock')\n"
+        "listener = socket.socket(socket.AF_UNIX)\nlistener.bind(path)\nlistener.listen()\nprint('up', flush=True)\n"
+        "connection, _ = listener.accept()\nconnection.recv(4096)\n"
+        "connection.sendall(bytes.fromhex(sys.argv[2]))\nconnection.recv(1)\n"
+    )
+    greeting = codec.encode(hello(protocol=PROTOCOL + 1, agent="9.0")).hex()
+    process = subprocess.Popen(
+        [sys.executable, "-c", server, env["MEMTUI_RUNTIME_DIR"], greeting], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert refused(
+            memtui(env, "attach", "--pid", str(process.pid)), "newer than this viewer", "upgrade this memtui"
+        )
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_stale_socket(env: dict[str, str]) -> None:
+    """Left behind by a process of this pid that was killed."""
+    import socket
+
+    path = pathlib.Path(env["MEMTUI_RUNTIME_DIR"], f"agent-{os.getpid()}.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    assert refused(memtui(env, "attach", "--pid", str(os.getpid())), "nobody listens")
+
+
+def test_files_that_are_no_logs(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Each in one line."""
+    (tmp_path / "x").write_text("x\n")
+    assert refused(memtui(env, "open", str(tmp_path / "x")), "is not a memtui log")
+    assert refused(memtui(env, "open", str(tmp_path / "y")), "No such file")
+    assert refused(memtui(env, "open", str(tmp_path)), "directory")
+
+
+def test_the_list(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Programs under a supervisor are in it, also without an agent."""
+    script = tmp_path / "train.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(20)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memtui", "run", "--quiet", str(script)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        listed = memtui(env, "ps")
+        assert listed.stdout.split()[:8] == ["pid", "user", "device", "memory", "age", "agent", "attach", "command"]
+        assert [line for line in listed.stdout.splitlines() if str(script) in line and "not yet" in line]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+
+def test_help_is_quick_and_complete(env: dict[str, str]) -> None:
+    """Nothing heavy is imported for it."""
+    code = (
+        "import sys\nfrom memtui.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\nprint(sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+
+    assert all(name in done.stdout for name in ("run", "attach", "ps", "open", "demo"))
+    loaded = set(done.stderr.replace("'", "").strip("[]\n").split(", "))
+    assert not loaded & {"textual", "rich", "torch", "asyncio", "psutil", "pynvml", "pyte", "memtui.sources.monitor"}
