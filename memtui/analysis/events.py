@@ -9,7 +9,7 @@ from memtui.session.session import Session
 from memtui.wire.frames import Event, Model
 
 from . import units
-from .text import clean
+from .text import clean, phase_words
 from .view import EventLine, Level
 
 _LEVELS: dict[str, Level] = {"oom": "bad", "agent_error": "bad", "alloc_retry": "warning"}
@@ -52,7 +52,8 @@ def _oom(event: Event, model: Optional[Model]) -> Optional[str]:
     requested = _first(event, "asked_bytes")
     if requested is None:
         return None
-    parts = [f"out of memory in {event.phase}, step {event.step:,}: asked for {units.size(requested)}"]
+    where = f"{phase_words(event.phase, after_in=True)}, step {event.step:,}"
+    parts = [f"out of memory {where}: asked for {units.size(requested)}"]
     free = _first(event, "device_free_bytes")
     allocated = _first(event, "allocated_bytes")
     if free is not None:
@@ -64,7 +65,7 @@ def _oom(event: Event, model: Optional[Model]) -> Optional[str]:
 
 def _new_peak(event: Event, model: Optional[Model]) -> Optional[str]:
     peak = _first(event, "allocated_peak_bytes")
-    return None if peak is None else f"new peak allocated {units.size(peak)}, {event.phase}"
+    return None if peak is None else f"new peak allocated {units.size(peak)}, {phase_words(event.phase)}"
 
 
 def _state(event: Event, model: Optional[Model]) -> Optional[str]:
@@ -81,12 +82,21 @@ def _state(event: Event, model: Optional[Model]) -> Optional[str]:
 def _retry(event: Event, model: Optional[Model]) -> Optional[str]:
     count = _first(event, "num_alloc_retries")
     total = "" if count is None else f" ({count:,} so far)"
-    return f"allocation retried after the cache was given back{total}, {event.phase}"
+    return f"allocation retried after the cache was given back{total}, {phase_words(event.phase)}"
+
+
+def _discovery(event: Event, model: Optional[Model]) -> Optional[str]:
+    if model is None:
+        return None
+    roots = clean(", ".join(model.roots) or "no model", 80)
+    optimizers = clean(", ".join(optimizer.name for optimizer in model.optimizers) or "no optimizer", 80)
+    return f"found {roots} with {model.parameters:,} parameters, {optimizers}"
 
 
 _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "oom": _oom,
     "new_peak": _new_peak,
+    "discovery": _discovery,
     "optimizer_state_appeared": _state,
     "alloc_retry": _retry,
 }

@@ -35,6 +35,16 @@ def _harmless(character: str) -> str:
     return "" if category == "Cf" else character
 
 
+#: Phases as they stand in a sentence, after "in" or alone.
+_PHASES = {"between": "between steps", "optimizer": "the optimizer step", "startup": "start-up", "loss": "the loss"}
+
+
+def phase_words(phase: str, *, after_in: bool = False) -> str:
+    """A phase for a sentence: "backward", "between steps"; `after_in` puts the "in" in front where it belongs."""
+    words = _PHASES.get(phase) or clean(phase, 40)
+    return words if not after_in or phase == "between" else f"in {words}"
+
+
 def command(argv: Iterable[str], limit: int = 200) -> str:
     """A command line for people: cleaned words, an interpreter in front left out, the script without its folder."""
     words = [clean(word, limit) for word in argv]

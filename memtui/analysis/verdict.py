@@ -12,7 +12,7 @@ from .forecast import Forecast
 from .fragmentation import Holes
 from .ladder import Ladder
 from .policy import Policy
-from .text import clean
+from .text import clean, phase_words
 from .view import Level, Verdict
 
 
@@ -115,7 +115,7 @@ def peak_text(session: Session, device: str) -> str:
     step = session.steps.highest(device)
     run = frame.allocated_peak_bytes
     if step is not None and (run is None or step.bytes_held >= run):
-        place = f" in {step.phase}" if step.phase else ""
+        place = f" {phase_words(step.phase, after_in=True)}" if step.phase else ""
         return f"peak allocated {'' if step.exact else '≥ '}{units.size(step.bytes_held)}{place}, step {step.step:,}"
     if run is not None:
         return f"peak allocated {units.size(run)} since the start"  # torch's own counter, or since its last reset

@@ -219,7 +219,11 @@ class Session:
         self.revision += 1
 
     def apply_host(self, reading: HostReading) -> None:
-        """Takes in what the operating system says of the process and the machine."""
+        """Takes in what the system says of the process and the machine; of a dead process the last figures stay."""
+        if not reading.alive and self.host is not None:
+            self.host = replace(self.host, alive=False, zombie=reading.zombie)
+            self.revision += 1
+            return
         self.host = reading
         told = self._device_frames.get("host")
         if told is None or told.rss_bytes is None:  # else the agent's own figure, of the same instant as its others

@@ -127,7 +127,7 @@ class AgentReader:
         path = self._path()
         if path is None:
             seen = self._session.hello is not None
-            raise AgentError("the agent's socket is gone" if seen else "no agent in the process yet")
+            raise AgentError("the agent's socket is gone" if seen else "no PyTorch in this process so far")
         check_owner(path)
         reader, writer = await _connect(path)
         try:

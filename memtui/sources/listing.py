@@ -7,7 +7,7 @@ import os
 import pathlib
 import time
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Any, Optional
 
 import psutil
 
@@ -77,7 +77,7 @@ def _sockets(prefix: str) -> dict[int, pathlib.Path]:
     return found
 
 
-async def _ask(path: pathlib.Path) -> dict[str, object]:
+async def _ask(path: pathlib.Path) -> dict[str, Any]:
     try:
         check_owner(path)
         return await asyncio.wait_for(_conversation(path), _ANSWER_SECONDS)
@@ -91,9 +91,9 @@ async def _ask(path: pathlib.Path) -> dict[str, object]:
         return {"agent": error.strerror or "unreadable"}
 
 
-async def _conversation(path: pathlib.Path) -> dict[str, object]:
+async def _conversation(path: pathlib.Path) -> dict[str, Any]:
     reader, writer = await asyncio.open_unix_connection(os.fspath(path))
-    answer: dict[str, object] = {"agent": "yes"}
+    answer: dict[str, Any] = {"agent": "yes"}
     try:
         writer.write(codec.encode(Request("hello", PROTOCOL, history=False)))
         splitter = codec.Splitter()
@@ -115,7 +115,7 @@ async def _conversation(path: pathlib.Path) -> dict[str, object]:
         writer.close()
 
 
-def _held(frame: Frame) -> dict[str, object]:
+def _held(frame: Frame) -> dict[str, Any]:
     # A GPU says more than the host, which every process uses.
     order = sorted(frame.devices, key=lambda device: (device.device != "host", device.reserved_bytes or 0))
     if not order:

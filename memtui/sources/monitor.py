@@ -18,9 +18,11 @@ from .host import HostSource
 from .log_writer import LogWriter
 from .program import ExitStatus, ProgramError
 from .program_link import ProgramLink
-from .relatives import choose_agent
+from .relatives import choose_agent, other_agents, rank_of
 
 _HOST_SECONDS = 1.0
+#: For so long rank 0 may still appear after another rank has.
+_RANKS_NS = 3_000_000_000
 #: Without an agent by then, the process is told to be one without PyTorch.
 _AGENT_PATIENCE_NS = 10_000_000_000
 
@@ -52,10 +54,11 @@ class Monitor:
         self._log = log
         self._host = HostSource(pid)
         self._driver = DriverPoller(lambda: self.session.pid, self._uuids, self._take_driver)
-        self._reader = AgentReader(self.session, self._agent_path, self._alive, self._take)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._reader: Optional[asyncio.Task[None]] = None
+        self._host_task: Optional[asyncio.Task[None]] = None
         self._stopped = asyncio.Event()
         self._agent_pid: Optional[int] = None
+        self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
         self._end_told = False
 
@@ -71,18 +74,19 @@ class Monitor:
             except ProgramError as error:
                 self.session.notice("program", str(error))
                 self.program = None
-        self._tasks = [asyncio.create_task(self._watch_host()), asyncio.create_task(self._watch_agent())]
+        self._host_task = asyncio.create_task(self._watch_host())
+        self._reader = asyncio.create_task(self._watch_agent())
         self._driver.start()
         self._changed()
 
     async def stop(self) -> None:
         """Stops the sources and closes the log; the program goes on."""
         self._driver.stop()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for task in (self._host_task, self._reader):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if self.program is not None:
             self.program.close()
         if self._log is not None:
@@ -95,7 +99,7 @@ class Monitor:
     # Sources
 
     async def _watch_agent(self) -> None:
-        await self._reader.run()
+        await AgentReader(self.session, self._agent_path, self._alive, self._take).run()
         self._changed()
 
     async def _watch_host(self) -> None:
@@ -110,6 +114,7 @@ class Monitor:
                 await self._gone(reading.zombie)
                 return
             self._tell_missing_agent()
+            self._turn_to_training()
             self._changed()
             await asyncio.sleep(_HOST_SECONDS)
 
@@ -148,7 +153,31 @@ class Monitor:
             self._host = HostSource(self._agent_pid)
         self._changed()
 
+    def _turn_to_training(self) -> None:
+        """Watches another process of the program where the one that is watched only launches it."""
+        frame = self.session.frame
+        if self.program is None or self._agent_pid is None or frame is None or self._is_training():
+            return
+        others = other_agents(self.pid, self._agent_pid)
+        if not others:
+            return
+        chosen = choose_agent(self.pid)
+        target = chosen if chosen in others else others[0]
+        before, self.session = self.session, Session(target)
+        self.session.program, self.session.notices = before.program, before.notices
+        self._agent_pid, self._host = target, HostSource(target)
+        if self._reader is not None:
+            self._reader.cancel()
+        self._reader = asyncio.create_task(self._watch_agent())
+
+    def _is_training(self) -> bool:
+        frame = self.session.frame
+        used = [device for device in self.session.devices if device.kind != "host"]
+        return bool(used or self.session.model or (frame is not None and frame.step))
+
     def _take_driver(self, reading: DriverReading) -> None:
+        if not self._host.read().alive:
+            return  # of a dead process the last figures stay
         self.session.apply_driver(reading)
         if self._log is not None:
             self._log.reading(reading)
@@ -164,8 +193,16 @@ class Monitor:
         if self.program is None:
             self._agent_pid = self.pid
         elif self._agent_pid is None or not _exists(self._agent_pid):
-            self._agent_pid = choose_agent(self.pid)
+            self._agent_pid = self._choose()
         return None if self._agent_pid is None else find_agent(self._agent_pid)
+
+    def _choose(self) -> Optional[int]:
+        chosen = choose_agent(self.pid)
+        if chosen is None or chosen == self.pid or rank_of(chosen) == 0:
+            return chosen
+        if self._first_rank_ns is None:
+            self._first_rank_ns = time.monotonic_ns()
+        return chosen if time.monotonic_ns() - self._first_rank_ns > _RANKS_NS else None
 
     def _alive(self) -> bool:
         if self.session.end is not None:

@@ -30,6 +30,7 @@ class ProgramLink:
         self._listener: Optional[ProgramListener] = None
         self._early: deque[tuple[bytes, bool]] = deque()
         self._early_bytes = self._early_lost = 0
+        self._left = False
         self._closed: Optional[tuple[Optional[str]]] = None
 
     async def open(self, *, collect: bool = True) -> None:
@@ -39,7 +40,8 @@ class ProgramLink:
         self.pty = self._client.start.pty
 
     def close(self) -> None:
-        """Leaves; the program goes on."""
+        """Leaves; the program goes on, and nobody hears of it any more."""
+        self._listener, self._left = None, True
         if self._client is not None:
             self._client.close()
 
@@ -128,7 +130,7 @@ class ProgramLink:
 
     def program_closed(self, reason: Optional[str]) -> None:
         self._closed = (reason,)
-        if self.exit_status is None:
+        if self.exit_status is None and not self._left:
             self._ended(None, reason or "")
         if self._listener is not None:
             self._listener.program_closed(reason)

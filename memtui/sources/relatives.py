@@ -12,17 +12,26 @@ from memtui.wire import paths
 
 
 def choose_agent(root: int) -> Optional[int]:
-    """The process with an agent to watch: `root` itself, else its descendant of rank 0, else the oldest one.
+    """The process with an agent to watch: a descendant of `root` that is a rank, the lowest; else `root` itself, else
+    its oldest descendant with an agent.
 
-    None where neither it nor a descendant has an agent (yet).
+    A launcher may import torch too, and then has an agent that never sees a training: so ranks come first. None where
+    neither it nor a descendant has an agent (yet).
     """
     agents = set(paths.find_sockets("agent"))
-    if root in agents:
-        return root
-    candidates = sorted(pid for pid in agents if root in ancestors(pid))
+    candidates = [pid for pid in agents if pid == root or root in ancestors(pid)]
     if not candidates:
         return None
-    return min(candidates, key=lambda pid: (rank_of(pid) not in (None, 0), rank_of(pid) is None, _created(pid)))
+    ranks = {pid: rank for pid in candidates for rank in [rank_of(pid)] if rank is not None}
+    if ranks:
+        return min(ranks, key=lambda pid: (ranks[pid], _created(pid)))
+    return root if root in agents else min(candidates, key=_created)
+
+
+def other_agents(root: int, known: int) -> list[int]:
+    """Descendants of `root` with an agent, the oldest first, without the process that is `known`."""
+    agents = set(paths.find_sockets("agent")) - {root, known}
+    return sorted((pid for pid in agents if root in ancestors(pid)), key=_created)
 
 
 def ancestors(pid: int) -> list[int]:

@@ -298,8 +298,7 @@ def test_the_first_of_several(gpu: Callable[..., dict[str, str]], children: list
     assert session.end is not None
     assert session.end.exit_status == 0
     view = build_view(session, "cuda:0", session.end.time_ns)
-    reading = session.reading("cuda:0")
     assert adds_up(view)
-    assert reading is not None
-    assert reading.process_bytes
-    assert reading.other_process_bytes()
+    # The other rank is another process on the same GPU: the bug of a missing set_device is seen so.
+    readings = [json.loads(line) for line in log.read_text().splitlines() if '"kind":"driver"' in line]
+    assert any(device.get("process_bytes") and device["others"] for line in readings for device in line["devices"])
