@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Optional
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from . import glyphs as glyph_sets
@@ -82,6 +83,15 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
             build = build_view
         self.monitor = MonitorScreen(feed, build, self.look, device)
+
+    def get_driver_class(self) -> type[Driver]:
+        """On Linux and macOS the one that draws on standard output."""
+        found = super().get_driver_class()
+        if found.__name__ != "LinuxDriver":
+            return found
+        from .driver import OutputDriver
+
+        return OutputDriver
 
     def get_default_screen(self) -> Screen[None]:
         """The monitor."""

@@ -15,6 +15,7 @@ from . import palette
 from .glyphs import Glyphs, plain
 from .palette import Colors
 from .rows import Row, Span, runs
+from .styles import styles as styles_of
 
 _SYSTEMS = {
     "standard": ColorSystem.STANDARD,
@@ -71,7 +72,7 @@ def make(colors: Colors, glyphs: Glyphs, color_system: str | None = "truecolor")
         colors = palette.MONO
     if color_system == "standard" and not colors.mono:
         colors = palette.SIXTEEN
-    styles = palette.styles(colors)
+    styles = styles_of(colors)
     system = _SYSTEMS.get(color_system or "", ColorSystem.STANDARD)
     codes = {role: _code(style, system) for role, style in styles.items()}
     return Look(colors, glyphs, color_system or "none", styles, codes)

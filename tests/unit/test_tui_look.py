@@ -8,6 +8,7 @@ from memtui.tui import palette, roles
 from memtui.tui.glyphs import ASCII, UNICODE, detect, plain
 from memtui.tui.look import choose, make
 from memtui.tui.palette import contrast
+from memtui.tui.styles import styles
 from memtui.wire.frames import CATEGORIES, PHASES
 
 ROLES = [value for name, value in vars(roles).items() if name.isupper() and isinstance(value, str)]
@@ -15,9 +16,9 @@ ROLES = [value for name, value in vars(roles).items() if name.isupper() and isin
 
 @pytest.mark.parametrize("colors", palette.BY_NAME.values(), ids=lambda colors: colors.name)
 def test_every_role_has_a_style(colors: palette.Colors) -> None:
-    styles = palette.styles(colors)
+    table = styles(colors)
     wanted = [" ", *ROLES, *map(roles.ink, roles.TENANTS), *map(roles.fill, roles.TENANTS), *map(roles.phase, PHASES)]
-    assert [role for role in wanted if role not in styles] == []
+    assert [role for role in wanted if role not in table] == []
 
 
 def test_every_category_is_a_tenant_with_a_colour_of_its_own() -> None:
@@ -37,7 +38,7 @@ def test_text_is_readable(colors: palette.Colors) -> None:
 
 
 def test_no_theme_without_colour_has_one() -> None:
-    for style in palette.styles(palette.MONO).values():
+    for style in styles(palette.MONO).values():
         assert style.color is None
         assert style.bgcolor is None
     look = make(palette.DARK, UNICODE, None)

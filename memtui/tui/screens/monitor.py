@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Optional, cast
+from typing import TYPE_CHECKING, ClassVar, Optional
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,22 +13,20 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widget import Widget
 
-from memtui.analysis import glossary, units
 from memtui.analysis.view import View
-from memtui.tui import messages, roles
-from memtui.tui.feed import BuildView, Feed, Recording
+from memtui.tui import messages
+from memtui.tui.feed import BuildView, Feed
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
-from memtui.tui.plot.scale import SPANS
-from memtui.tui.plot.track import Column
-from memtui.tui.plot.window import Window
+from memtui.tui.status import Status
+from memtui.tui.timeline import Timeline
 from memtui.tui.widgets.bar import Bar
-from memtui.tui.widgets.chart import Chart, Readout
+from memtui.tui.widgets.chart import Chart
 from memtui.tui.widgets.events import Events
 from memtui.tui.widgets.evidence import Evidence
 from memtui.tui.widgets.figures import Figures
-from memtui.tui.widgets.header import Header, elapsed
+from memtui.tui.widgets.header import Header
 from memtui.tui.widgets.keys import Keys
 from memtui.tui.widgets.lines import Lines
 from memtui.tui.widgets.small import Small
@@ -47,7 +45,9 @@ IDLE_EVERY = 10
 #: Of the time, drawing takes at most this share: a slow machine or terminal gets fewer frames.
 SHARE = 0.2
 
-MESSAGE_S = 4.0
+
+#: Lines that are no longer needed are given back after so long.
+STEADY_S = 5.0
 
 
 class MonitorScreen(Screen[None], inherit_bindings=False):
@@ -67,7 +67,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         Binding("pageup", "page(-1)", "half a window back"),
         Binding("pagedown", "page(1)", "half a window forward"),
         Binding("home", "oldest", "the oldest figures"),
-        Binding("end", "live", "live"),
+        Binding("end", "newest", "live"),
         Binding("up", "row(-1)", "the figure above"),
         Binding("down", "row(1)", "the figure below"),
         Binding("escape", "escape", show=False),
@@ -85,17 +85,16 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.device = device
         self.device_chosen = device is not None
         self.view: View | None = None
-        self.paused_ns: int | None = None
         self.tab = "memory"
         self.frames_drawn = 0
         self.program_tab: ProgramTab | None = None
-        self._message: tuple[float, str] | None = None
         self._tick_count = 0
         self._revision: tuple[object, ...] = ()
         self._next_allowed = 0.0
         self._planned: object = None
         self._cursor_before: int | None = None
         self._evidence_wanted = 0
+        self._fewer_since: float | None = None
         self.header = Header(look, id="header")
         self.chart = Chart(look, id="chart")
         self.figures = Figures(look, id="figures")
@@ -105,6 +104,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.event_list = Events(look, full=True, id="event-list")
         self.keys = Keys(look, id="keys")
         self.small = Small(look, id="small")
+        self.timeline = Timeline(feed, self.chart)
+        self.status = Status(self.timeline)
 
     def compose(self) -> ComposeResult:
         """From top to bottom; the tabs' contents lie in the same place, one of them shown."""
@@ -138,21 +139,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._evidence_wanted = 0
         self._arrange()
 
-    # Time
-
-    def now_ns(self) -> int:
-        """The instant that is shown: now, or when the screen was paused."""
-        return self.feed.now_ns() if self.paused_ns is None else self.paused_ns
-
-    def first_ns(self) -> int:
-        """The oldest instant there is anything of."""
-        device = self.device or ""
-        firsts = [
-            series.first_time_ns
-            for key in ("allocated_bytes", "reserved_bytes", "device_used_bytes")
-            if (series := self.feed.session.series(device, key)) is not None and series.first_time_ns is not None
-        ]
-        return min(firsts, default=self.now_ns())
+    # Drawing
 
     def tick(self) -> None:
         """Looks at the feed, and draws what changed; skipped while the last one's cost is not made up for."""
@@ -171,13 +158,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         revision = (id(session), session.revision)
         new = revision != self._revision
         due = self._tick_count % (VIEW_EVERY if new else IDLE_EVERY) == 0
-        looked = force or (due and self.paused_ns is None)
+        looked = force or (due and self.timeline.paused_ns is None)
         if looked:
             self._revision = revision
             self.refresh_view()
-        if self.tab == "memory" and (self.paused_ns is None or force):
+        if self.tab == "memory" and (self.timeline.paused_ns is None or force):
             self._feed_chart()
-        self.header.status = self._status()
+        self.header.status = self.status.line(self.view, self.figures.cursor)
         shown: list[Lines] = [self.header, self.keys]
         if self.tab == "memory":
             shown.append(self.chart)
@@ -194,8 +181,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         session = self.feed.session
         if not self.device_chosen and (self.device in (None, "host") or session.device(self.device or "") is None):
             self.device = session.default_device()
-        view = self.build(session, self.device or "host", self.now_ns())
-        if self.paused_ns is not None:
+        self.timeline.device = self.device or "host"
+        view = self.build(session, self.timeline.device, self.timeline.now_ns())
+        if self.timeline.paused_ns is not None:
             view = replace(view, state="paused")
         self.view = view
         self.header.view = self.figures.view = self.evidence.view = view
@@ -209,7 +197,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         view, session, given = self.view, self.feed.session, self.chart.input
         if view is None:
             return
-        given.now_ns, given.first_ns = self._chart_end_ns(), self.first_ns()
+        given.now_ns, given.first_ns = self.timeline.end_ns(), self.timeline.first_ns()
         given.allocated = session.series(view.device, "allocated_bytes")
         given.reserved = session.series(view.device, "reserved_bytes")
         given.device = session.series(view.device, "device_used_bytes")
@@ -218,50 +206,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         )
         given.rules = view.rules
         given.phases = session.phases
+        given.wall_offset_ns = None if session.hello is None else session.hello.wall_offset_ns
         given.step_ns = None if session.frame is None else session.frame.last_step_ns
-
-    def _chart_end_ns(self) -> int:
-        """The newest instant there can be figures of: the chart of a recording goes on beyond what is shown."""
-        return cast("Recording", self.feed).end_ns if self.feed.replay else self.now_ns()
-
-    def _status(self) -> tuple[str, str] | None:
-        if self._message is not None:
-            if time.monotonic() < self._message[0]:
-                return roles.TITLE, self._message[1]
-            self._message = None
-        view = self.view
-        if view is not None and self.figures.cursor is not None and self.figures.cursor < len(view.rows):
-            key = view.rows[self.figures.cursor].key
-            return roles.TEXT, glossary.explain(key) or view.rows[self.figures.cursor].label
-        readout = self.chart.readout()
-        if readout is not None:
-            return roles.BRIGHT, self._readout_text(readout)
-        if self.paused_ns is not None:
-            since = elapsed(self.feed.now_ns() - self.paused_ns)
-            return roles.WARNING, f"for {since}; everything is still received · p goes on"
-        if self.chart.input.window.end_ns is not None and not self.feed.replay:
-            return roles.TEXT, "the chart shows the past · end: live again"
-        return None
-
-    def _readout_text(self, readout: Readout) -> str:
-        session = self.feed.session
-        ago = f"{elapsed(self._chart_end_ns() - readout.time_ns)} " + ("before the end" if self.feed.replay else "ago")
-        parts = []
-        if session.hello is not None:
-            wall = (readout.time_ns + session.hello.wall_offset_ns) / 1e9
-            parts.append(time.strftime("%H:%M:%S", time.localtime(wall)))
-        parts += [
-            f"allocated {_range(readout.allocated)}",
-            f"reserved {_range(readout.reserved)}",
-            f"used {_range(readout.device)}",
-        ]
-        if readout.phase:
-            parts.append(readout.phase)
-        return " · ".join([*parts, ago])
 
     def say(self, text: str) -> None:
         """A line that goes away by itself."""
-        self._message = (time.monotonic() + MESSAGE_S, text)
+        self.status.say(text)
         self.draw_changes()
 
     # Lines
@@ -270,7 +220,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         width, height = self.app.size
         if not self.is_mounted or not width:
             return
-        self._evidence_wanted = max(self._evidence_wanted, self.evidence.wanted(width))
+        self._evidence_wanted = self._steady(self.evidence.wanted(width))
         legend = self.bar.legend_height(width)
         wanted = plan(width, height - self.header.extra(width), legend, self._evidence_wanted)
         if wanted == self._planned:
@@ -289,6 +239,16 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             part.display = lines > 0
             part.styles.height = lines
             part.styles.margin = (gap, 0, 0, 0)
+
+    def _steady(self, lines: int) -> int:
+        """Lines for the evidence: more at once, fewer only after a while, so that the screen does not jump."""
+        now = time.monotonic()
+        if lines >= self._evidence_wanted:
+            self._fewer_since = None
+            return lines
+        if self._fewer_since is None:
+            self._fewer_since = now
+        return lines if now - self._fewer_since > STEADY_S else self._evidence_wanted
 
     def set_look(self, look: Look) -> None:
         """Another theme, everywhere."""
@@ -361,63 +321,43 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def action_pause(self) -> None:
         """Holds the picture still, or goes on."""
-        self.paused_ns = None if self.paused_ns is not None else self.feed.now_ns()
-        self.keys.paused = self.chart.input.frozen = self.paused_ns is not None
+        self.timeline.toggle_pause()
+        self.keys.paused = self.timeline.paused_ns is not None
         self.draw_changes(force=True)
 
     def action_zoom(self, steps: int) -> None:
         """Zooms out by `steps`."""
-        chart = self.chart
-        window = chart.input.window.zoomed(steps, chart.age_ns, self._chart_end_ns(), chart.cells)
-        self._set_window(window)
+        self.timeline.zoom(steps)
+        self.draw_changes()
 
     def action_move(self, columns: int) -> None:
         """Moves the cursor; in a recording that is the instant that is shown."""
-        chart = self.chart
-        if self.feed.replay:
-            self._seek(self.feed.now_ns() + columns * chart.cell_ns())
-            return
-        window = chart.input.window.moved(columns, chart.cells, chart.age_ns, self.first_ns(), self.now_ns())
-        self._set_window(window)
-
-    def show_recording(self) -> None:
-        """A recording has been read: all of it in the window, the cursor where it stands."""
-        recording = cast("Recording", self.feed)
-        length = recording.end_ns - recording.start_ns
-        span = next((index for index, seconds in enumerate(SPANS) if seconds * 1e9 >= length), len(SPANS) - 1)
-        self.chart.input.window = Window(span=span, cursor_ns=recording.now_ns())
-        self.draw_changes(force=True)
-
-    def _seek(self, time_ns: int) -> None:
-        recording = cast("Recording", self.feed)
-        recording.seek(time_ns)
-        self.draw_changes(force=True)
-        chart = self.chart
-        shown = recording.now_ns()
-        self._set_window(chart.input.window.at(shown, chart.cells, chart.age_ns, recording.end_ns))
+        self.timeline.move(columns)
+        self.draw_changes(force=self.feed.replay)
 
     def action_page(self, direction: int) -> None:
         """Moves by half a window."""
         if self.tab == "events":
             self.event_list.scroll_events(direction * max(1, self.event_list.size.height - 4))
             self.draw_changes()
-            return
-        self.action_move(direction * max(1, self.chart.cells // 2))
+        else:
+            self.action_move(direction * max(1, self.chart.cells // 2))
 
     def action_oldest(self) -> None:
-        """The cursor at the oldest figure."""
-        if self.feed.replay:
-            self._seek(cast("Recording", self.feed).start_ns)
-            return
-        chart = self.chart
-        self._set_window(chart.input.window.at(self.first_ns(), chart.cells, chart.age_ns, self.now_ns()))
+        """The cursor at the oldest figures."""
+        self.timeline.oldest()
+        self.draw_changes(force=self.feed.replay)
 
-    def action_live(self) -> None:
-        """Back to now, or to the end of the recording."""
-        if self.feed.replay:
-            self._seek(cast("Recording", self.feed).end_ns)
-            return
-        self._set_window(self.chart.input.window.live())
+    def action_newest(self) -> None:
+        """Live again, or the end of the recording."""
+        self.timeline.newest()
+        self.draw_changes(force=self.feed.replay)
+
+    def show_recording(self) -> None:
+        """A recording has been read."""
+        self.refresh_view()
+        self.timeline.show_recording()
+        self.draw_changes(force=True)
 
     def action_escape(self) -> None:
         """Takes back, one after the other, the marked figure and the cursor."""
@@ -425,7 +365,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self.figures.cursor = None
             self.draw_changes()
         elif not self.feed.replay:
-            self.action_live()
+            self.action_newest()
 
     def action_row(self, by: int) -> None:
         """Marks the next figure, whose meaning then stands under the verdict."""
@@ -457,20 +397,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._evidence_wanted = 0
         self.draw_changes(force=True)
 
-    def _set_window(self, window: Window) -> None:
-        self.chart.input.window = window
-        self.draw_changes()
-
     # The mouse
 
     @on(messages.ChartPointed)
     def _pointed(self, message: messages.ChartPointed) -> None:
-        chart, now = self.chart, self._chart_end_ns()
-        place = max(self.first_ns(), min(now, message.time_ns))
-        if self.feed.replay:
-            self._seek(place)
-        else:
-            self._set_window(chart.input.window.at(place, chart.cells, chart.age_ns, now))
+        self.timeline.point(message.time_ns)
+        self.draw_changes(force=self.feed.replay)
 
     @on(messages.ChartZoomed)
     def _zoomed(self, message: messages.ChartZoomed) -> None:
@@ -488,13 +420,3 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     @on(events.ScreenResume)
     def _resumed(self) -> None:
         self._next_allowed = 0.0
-
-
-def _range(column: Column) -> str:
-    if column is None:
-        return units.UNKNOWN
-    low, high = (units.size(value) for value in column)
-    if low == high:
-        return low
-    number, _, unit = low.partition(" ")
-    return f"{number if high.endswith(' ' + unit) else low} to {high}"

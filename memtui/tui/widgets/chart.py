@@ -14,19 +14,15 @@ from memtui.tui import roles
 from memtui.tui.look import Look
 from memtui.tui.messages import ChartPointed, ChartZoomed
 from memtui.tui.plot import cells as cell_module
+from memtui.tui.plot import frame
 from memtui.tui.plot.cells import Cell, Ground, row_of
-from memtui.tui.plot.scale import Scale, ago, clock_ticks, round_top, scale
+from memtui.tui.plot.frame import GUTTER, Label, TimeSpan
+from memtui.tui.plot.scale import Scale, round_top, scale
 from memtui.tui.plot.track import Column, Track
 from memtui.tui.plot.window import Window
-from memtui.tui.rows import Line, Row, overlay
+from memtui.tui.rows import Row
 
 from .lines import Lines
-
-#: Left of the picture: a space, "1,024" or "0 GiB", and the axis.
-GUTTER = 7
-
-#: What a label must not cover.
-_FIGURES = frozenset((roles.ALLOCATED, roles.ENVELOPE))
 
 #: Below this share of the device, what is held would be a flat line at the bottom: the scale fits the data instead.
 FIT_BELOW = 0.2
@@ -45,6 +41,7 @@ class ChartInput:
     rules: tuple[Rule, ...] = ()
     phases: Optional[PhaseHistory] = None
     step_ns: Optional[int] = None
+    wall_offset_ns: Optional[int] = None
     window: Window = field(default_factory=Window)
     end_label: str = "now"
     frozen: bool = False  # what came since is not looked at
@@ -167,23 +164,24 @@ class Chart(Lines):
         plot_height, cells = height - below, width - GUTTER
         if plot_height < 2 or cells < 4:
             return []
-        cell = self.cell_ns()
-        first = self.last_cell() - cells + 1
-        half = cell // 2
-        given = self.input
+        given, span = self.input, TimeSpan(self.last_cell(), cells, self.cell_ns())
         allocated, reserved, device = (
-            track.columns(series, 2 * first, 2 * cells, half, given.now_ns)
+            track.columns(series, 2 * span.first, 2 * cells, span.cell_ns // 2, given.now_ns)
             for track, series in zip(self._tracks, (given.allocated, given.reserved, given.device))
         )
+        glyphs = self.look.glyphs
         picture_scale = self._choose_scale(plot_height, allocated, reserved, device)
-        rows = self._picture(first, cells, plot_height, picture_scale, (allocated, reserved, device))
-        rows = self._with_labels(rows, picture_scale, reserved, device)
-        rows = self._with_cursor(rows, first, cell)
-        axis = self._axis(picture_scale, plot_height)
+        rows = self._picture(span.first, cells, plot_height, picture_scale, (allocated, reserved, device))
+        rows = frame.with_labels(rows, self._labels(picture_scale.top, plot_height, reserved, device), self.look)
+        if given.window.cursor_ns is not None:
+            rows = frame.with_cursor(rows, given.window.cursor_ns // span.cell_ns - span.first, glyphs)
+        known_scale = None if self._empty else picture_scale
+        axis = frame.value_axis(known_scale, plot_height, glyphs)
         result = [Row(left.text + row.text, left.roles + row.roles) for left, row in zip(axis, rows)]
-        result.append(self._time_axis(picture_scale, cells, cell))
+        end_label = given.end_label if given.window.end_ns is None else ""
+        result.append(frame.time_axis(span, known_scale, given.now_ns, end_label, given.wall_offset_ns, self.look))
         if self.phase_strip:
-            result.append(self._phases(first, cells, cell))
+            result.append(frame.phase_strip(span, given.phases, given.step_ns, glyphs))
         return result
 
     def _choose_scale(self, rows: int, *figures: list[Column]) -> Scale:
@@ -246,118 +244,23 @@ class Chart(Lines):
         self._drawn_columns = kept
         return [Row("".join(text), "".join(role)) for text, role in zip(zip(*texts), zip(*styles))]
 
-    def _with_labels(
-        self, rows: list[Row], picture_scale: Scale, reserved: list[Column], device: list[Column]
-    ) -> list[Row]:
-        top, height = picture_scale.top, len(rows)
+    def _labels(self, top: int, height: int, reserved: list[Column], device: list[Column]) -> list[Label]:
+        """Names of the lines, those first that keep their row where two have the same."""
         labels = []
-        for rule in sorted(self.input.rules, key=lambda rule: rule.key != "capacity"):
-            role = roles.CAPACITY if rule.key == "capacity" else roles.FORECAST
-            text = rule.label
-            row = row_of(rule.value_bytes, top, height)
+        for rule in self.input.rules:
+            capacity = rule.key == "capacity"
+            row, text = row_of(rule.value_bytes, top, height), rule.label
             if row < 0:
-                row, text = 0, f"{text} {self.look.text('↑')}"
-            labels.append((row, text, role))
+                row, text = 0, f"{text} ↑"
+            labels.append(Label(row, text, roles.CAPACITY if capacity else roles.FORECAST, floating=not capacity))
         for name, columns, role in (
             ("reserved", reserved, roles.RESERVED),
             (self.input.device_label, device, roles.DEVICE),
         ):
             newest = columns[-1] or columns[-2]
             if newest is not None:
-                labels.append((row_of(newest[1], top, height), name, role))
-        width = len(rows[0].text)
-        lines = {row for row, _, _ in labels}
-        named: set[int] = set()
-        written: set[int] = set()
-        for row, text, role in labels:
-            label = f" {self.look.text(text)} "
-            start = width - len(label) - 1
-            if row < 0 or start < width // 4:
-                continue
-            if row in named:
-                continue  # two lines in one row: the one in front has it
-            named.add(row)
-            # On its own line if nothing but lines is there, else right above it: a label never hides a figure.
-            for place in (row, row - 1):
-                if place < 0 or place in written or (place != row and place in lines):
-                    continue
-                if not _FIGURES.intersection(rows[place].roles[start:]):
-                    written.add(place)
-                    rows[place] = overlay(rows[place], start, label, role)
-                    break
-        return rows
-
-    def _with_cursor(self, rows: list[Row], first: int, cell: int) -> list[Row]:
-        cursor = self.input.window.cursor_ns
-        if cursor is None:
-            return rows
-        x = cursor // cell - first
-        if not 0 <= x < len(rows[0].text):
-            return rows
-        glyphs = self.look.glyphs
-        blank = (" ", glyphs.capacity, glyphs.forecast)
-        result = []
-        for row in rows:
-            if row.roles[x] in _FIGURES:
-                result.append(overlay(row, x, row.text[x], roles.CURSOR))
-            else:  # lines and labels stay readable
-                result.append(overlay(row, x, glyphs.cursor, roles.CURSOR) if row.text[x] in blank else row)
-        return result
-
-    def _axis(self, picture_scale: Scale, height: int) -> list[Row]:
-        labels = {row_of(value, picture_scale.top, height): label for value, label in picture_scale.ticks if value}
-        top_unknown = self._empty
-        result = []
-        for row in range(height):
-            label = labels.get(row)
-            mark = self.look.glyphs.axis if label is None else self.look.glyphs.tick
-            if top_unknown:
-                label, mark = None, self.look.glyphs.axis
-            line = Line().add((label or "").rjust(GUTTER - 2) + " ", roles.DIM).add(mark, roles.AXIS)
-            result.append(line.row(GUTTER))
-        return result
-
-    def _time_axis(self, picture_scale: Scale, cells: int, cell: int) -> Row:
-        end = self.last_cell()
-        now = self.input.now_ns
-        unit = ("" if self._empty else f"0 {picture_scale.unit}").rjust(GUTTER - 1)
-        row = Line().add(unit, roles.DIM).add(self.look.glyphs.corner, roles.AXIS).row(GUTTER + cells)
-        at_end_s = (now - min(now, end * cell + cell)) / 1e9
-        right = self.input.end_label if at_end_s < 2 * cell / 1e9 and self.input.window.end_ns is None else ""
-        minus = self.look.text("−")
-        free_from = 0
-        span_s = cells * cell / 1e9
-        for back in clock_ticks(span_s, cells):
-            place = cells - 1 - round(back * 1e9 / cell)
-            place = (
-                max(1, place) if place >= -1 else place
-            )  # a span rounded up ends beyond the axis; and off the corner
-            text = minus + ago(back + (0 if right else at_end_s), span_s)
-            if place < free_from or place + len(text) > cells - len(right) - 2:
-                continue
-            row = overlay(row, GUTTER + place, text, roles.DIM)
-            free_from = place + len(text) + 1
-        if not right:
-            right = minus + ago(at_end_s, span_s)
-        return overlay(row, GUTTER + cells - len(right), right, roles.DIM)
-
-    def _phases(self, first: int, cells: int, cell: int) -> Row:
-        line = Line().add(" phase ", roles.DIM)
-        given = self.input
-        if given.phases is None:
-            return line.row(GUTTER + cells)
-        if given.step_ns is not None and given.step_ns < 3 * cell:
-            return line.add("steps are shorter than a column: + zooms in to their phases", roles.FAINT).row(
-                GUTTER + cells
-            )
-        names = given.phases.window(first * cell, (first + cells) * cell, cells)
-        letters = {"between": self.look.glyphs.empty_phase}
-        for name in names:
-            if name is None:
-                line.add(" ", " ")
-            else:
-                line.add(letters.get(name, name[0]), roles.phase(name))
-        return line.row(GUTTER + cells)
+                labels.append(Label(row_of(newest[1], top, height), name, role))
+        return sorted(labels, key=lambda label: label.floating)
 
 
 def _line_row(column: Column, top: int, height: int) -> int | None:

@@ -1,0 +1,76 @@
+"""What the line under the verdict says when something is asked or out of the ordinary."""
+
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+from memtui.analysis import glossary, units
+from memtui.analysis.view import View
+
+from . import roles
+from .plot.track import Column
+from .timeline import Timeline
+from .widgets.chart import Readout
+from .widgets.header import elapsed
+
+MESSAGE_S = 4.0
+
+
+class Status:
+    """The most urgent of: a passing message, a term's meaning, the figures at the cursor, the pause."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._message: Optional[tuple[float, str]] = None
+
+    def say(self, text: str) -> None:
+        """Shows a line that goes away by itself."""
+        self._message = (time.monotonic() + MESSAGE_S, text)
+
+    def line(self, view: View | None, marked_row: int | None) -> tuple[str, str] | None:
+        """(role, text), or None in an ordinary moment."""
+        timeline = self.timeline
+        if self._message is not None:
+            if time.monotonic() < self._message[0]:
+                return roles.TITLE, self._message[1]
+            self._message = None
+        if view is not None and marked_row is not None and marked_row < len(view.rows):
+            row = view.rows[marked_row]
+            return roles.TEXT, glossary.explain(row.key) or row.label
+        readout = timeline.chart.readout()
+        if readout is not None:
+            return roles.BRIGHT, self._at_cursor(readout)
+        if timeline.paused_ns is not None:
+            since = elapsed(timeline.feed.now_ns() - timeline.paused_ns)
+            return roles.WARNING, f"for {since}; everything is still received · p goes on"
+        if timeline.in_the_past:
+            return roles.TEXT, "the chart shows the past · end: live again"
+        return None
+
+    def _at_cursor(self, readout: Readout) -> str:
+        timeline = self.timeline
+        hello = timeline.feed.session.hello
+        parts = []
+        if hello is not None:
+            wall = (readout.time_ns + hello.wall_offset_ns) / 1e9
+            parts.append(time.strftime("%H:%M:%S", time.localtime(wall)))
+        parts += [
+            f"allocated {_range(readout.allocated)}",
+            f"reserved {_range(readout.reserved)}",
+            f"used {_range(readout.device)}",
+        ]
+        if readout.phase:
+            parts.append(readout.phase)
+        distance = elapsed(timeline.end_ns() - readout.time_ns)
+        return " · ".join([*parts, f"{distance} " + ("before the end" if timeline.feed.replay else "ago")])
+
+
+def _range(column: Column) -> str:
+    if column is None:
+        return units.UNKNOWN
+    low, high = (units.size(value) for value in column)
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(' ' + unit) else low} to {high}"
