@@ -10,8 +10,7 @@ import signal
 import pytest
 
 from memtui.sources.program import ExitStatus, LaunchFailed, NotSupervised
-from memtui.sources.program_client import connect
-from tests.support.supervised import Gate, Programs, Recorder, alive, wait_for_end, wait_until, watch
+from tests.support.supervised import Gate, Programs, alive, wait_for_end, wait_until, watch
 
 
 def status_of(pid: int, **options: bool) -> ExitStatus:
@@ -178,4 +177,4 @@ def test_a_supervisor_killed_is_noticed(programs: Programs, gate: Gate) -> None:
 
 def test_connecting_to_nothing() -> None:
     with pytest.raises(NotSupervised):
-        asyncio.run(connect(1, Recorder()))
+        asyncio.run(watch(1))

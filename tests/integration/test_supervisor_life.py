@@ -279,6 +279,7 @@ def test_losing_the_terminal_leaves_the_program_running(programs: Programs, gate
     wait_until(lambda: not alive(supervisor_pid), "the supervisor's end")
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="has no list of the standard library's modules")
 def test_nothing_but_the_wire_is_loaded() -> None:
     code = (
         "import sys; before = set(sys.modules); import memtui.supervisor.__main__; "
