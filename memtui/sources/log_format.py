@@ -152,7 +152,7 @@ def _build(cls: type[_T], line: object) -> _T:
             continue
         value = plain[field.name]
         allowed = _SCALARS.get(str(field.type))
-        if allowed is not None and not isinstance(value, allowed):
+        if (allowed is not None and not isinstance(value, allowed)) or (isinstance(value, int) and abs(value) >> 63):
             raise LogError(f"{cls.__name__}.{field.name}: {str(value)[:60]!r}")
         given[field.name] = value
     if cls is OtherProcess:

@@ -135,7 +135,7 @@ def apply_line(session: Session, plain: Any) -> None:
     """Gives a line of a log to a session; raises LogError. A kind that is not known is a newer memtui's: ignored."""
     if not isinstance(plain, dict):
         raise LogError("not an object")
-    kind = plain.get("kind")
+    kind = str(plain.get("kind"))
     if kind == "frame":
         frame = read_frame(plain)
         session.apply(frame, frame.time_ns)

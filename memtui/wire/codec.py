@@ -14,7 +14,6 @@ from . import frames
 MAX_MESSAGE_BYTES = 4 << 20
 _LENGTH = struct.Struct("!I")
 _KINDS = {cls: kind for kind, cls in frames.MESSAGES.items()}
-_HINTS: dict[type, dict[str, typing.Any]] = {}
 
 
 class CodecError(ValueError):
@@ -45,9 +44,10 @@ def encode(message: object) -> bytes:
 
 def from_json(plain: object) -> typing.Any:
     """The message that a JSON object stands for; raises CodecError. Unknown fields are a newer peer's: ignored."""
-    if not isinstance(plain, dict) or plain.get("kind") not in frames.MESSAGES:
+    kind = plain.get("kind") if isinstance(plain, dict) else None
+    if not isinstance(plain, dict) or not isinstance(kind, str) or kind not in frames.MESSAGES:
         raise CodecError(f"not a message: {str(plain)[:80]!r}")
-    return _build(frames.MESSAGES[plain["kind"]], plain)
+    return _build(frames.MESSAGES[kind], plain)
 
 
 def decode(body: bytes) -> typing.Any:
@@ -59,49 +59,66 @@ def decode(body: bytes) -> typing.Any:
     return from_json(plain)
 
 
-def _hints(cls: type) -> dict[str, typing.Any]:
-    if cls not in _HINTS:
-        _HINTS[cls] = typing.get_type_hints(cls)
-    return _HINTS[cls]
+_Convert = typing.Callable[[typing.Any], typing.Any]
+#: For each field of a class: its name, what turns JSON into it, and what it is where the peer left it out.
+_PLANS: dict[type, tuple[tuple[str, _Convert, typing.Optional[typing.Callable[[], typing.Any]]], ...]] = {}
 
 
 def _build(cls: type, plain: dict[str, typing.Any]) -> typing.Any:
-    hints = _hints(cls)
+    plan = _PLANS.get(cls) or _plan(cls)
     given = {}
-    for field in dataclasses.fields(cls):
-        if field.name in plain:
-            given[field.name] = _value(hints[field.name], plain[field.name], f"{cls.__name__}.{field.name}")
-        elif hints[field.name] in _EMPTY and field.default is dataclasses.MISSING:
-            given[field.name] = _EMPTY[hints[field.name]]()  # empty ones are left out on the wire
+    for name, convert, empty in plan:
+        if name in plain:
+            given[name] = convert(plain[name])
+        elif empty is not None:
+            given[name] = empty()
     try:
         return cls(**given)
     except TypeError as error:
         raise CodecError(f"{cls.__name__}: {error}") from None
 
 
-_EMPTY: dict[typing.Any, typing.Callable[[], typing.Any]] = {
-    dict[str, int]: dict,
-    dict[str, typing.Any]: dict,
-    tuple[str, ...]: tuple,
-    tuple[frames.DeviceFrame, ...]: tuple,
-}
+def _plan(cls: type) -> typing.Any:
+    # Annotations are read once: they are what takes the time.
+    hints = typing.get_type_hints(cls)
+    plan = []
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        empty = typing.get_origin(hint) if field.default is dataclasses.MISSING else None
+        plan.append((field.name, _converter(hint, f"{cls.__name__}.{field.name}"), empty))  # empty ones are left out
+    _PLANS[cls] = tuple(plan)
+    return _PLANS[cls]
 
 
-def _value(hint: typing.Any, value: typing.Any, where: str) -> typing.Any:
+def _converter(hint: typing.Any, where: str) -> _Convert:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is not None:
+        return _container(origin, _converter(arguments[0 if origin is not dict else 1], where), where)
     if hint is typing.Any:
-        return value
-    if origin is typing.Union:
-        return None if value is None else _value(arguments[0], value, where)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_value(arguments[0], item, where) for item in value)
-    if origin is dict and isinstance(value, dict):
-        return {str(key): _value(arguments[1], item, where) for key, item in value.items()}
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return _build(typing.cast(type, hint), value)
-    if hint in (int, str, bool) and type(value) is hint:
-        return value
-    raise CodecError(f"{where}: {str(value)[:60]!r} is not {getattr(hint, '__name__', hint)}")
+        return lambda value: value
+    if hint is int:
+        # What does not fit into 64 bits is nobody's memory and nobody's clock.
+        return lambda value: value if type(value) is int and _LEAST <= value < -_LEAST else _wrong(where, value)
+    if hint in (str, bool):
+        return lambda value: value if type(value) is hint else _wrong(where, value)
+    return lambda value: _build(hint, value) if type(value) is dict else _wrong(where, value)
+
+
+def _container(origin: typing.Any, inner: _Convert, where: str) -> _Convert:
+    if origin is tuple:
+        return lambda value: tuple(map(inner, value)) if type(value) is list else _wrong(where, value)
+    if origin is dict:
+        return lambda value: (
+            {key: inner(item) for key, item in value.items()} if type(value) is dict else _wrong(where, value)
+        )
+    return lambda value: None if value is None else inner(value)  # Optional
+
+
+_LEAST = -(1 << 63)
+
+
+def _wrong(where: str, value: typing.Any) -> typing.NoReturn:
+    raise CodecError(f"{where}: {str(value)[:60]!r}")
 
 
 class Splitter:
