@@ -159,6 +159,7 @@ class Agent:
                 due = now + PERIOD_NS
             server.poll(0)
         if self._bye is not None:
+            self._tick(server, time.monotonic_ns(), 0)  # the last figures, and what happened since the last tick
             server.broadcast(codec.encode(self._bye), frame=False)
             self._drain(server)
 

@@ -164,7 +164,7 @@ def saved():
     print(type(again._forward_pre_hooks), repr(again._forward_pre_hooks), repr(model._forward_pre_hooks))
     scripted = torch.jit.script(nn.Sequential(nn.Linear(64, 8), nn.ReLU()).to(DEVICE))
     traced = torch.jit.trace(model, torch.randn(2, 64, device=DEVICE))
-    print(tuple(scripted(torch.randn(3, 64, device=DEVICE)).shape), tuple(traced(torch.randn(2, 64, device=DEVICE)).shape))
+    print(scripted(torch.randn(3, 64, device=DEVICE)).shape, traced(torch.randn(2, 64, device=DEVICE)).shape)
     handle = model.register_forward_pre_hook(lambda module, args: print("own hook"))
     model(torch.randn(2, 64, device=DEVICE))
     handle.remove()
