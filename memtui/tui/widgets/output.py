@@ -224,6 +224,8 @@ class OutputPane(Widget, can_focus=True):
             screen.dirty.add(cursor)
         below = screen.scrolled - self._top  # rows of history in view
         rows = [y + below for y in screen.dirty if 0 <= y + below < self.size.height]
+        if self._anchor is not None and 0 not in rows:
+            rows.append(0)  # it says how far up the view is
         screen.dirty.clear()
         if len(rows) >= self.size.height:
             self.refresh()
