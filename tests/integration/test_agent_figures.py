@@ -155,7 +155,7 @@ def test_out_of_memory_is_told(tmp_path: pathlib.Path) -> None:
     """The observer's figures arrive as an event, and the program's exception with the farewell."""
     environment = programs.virtual_environment_with_agent(tmp_path, memory="2GiB")
     code = (
-        "import sys, torch; x = torch.ones(8, device='cuda'); sys.stdin.readline(); torch.empty(2**32, device='cuda')"  # noqa: E501
+        "import sys, torch; x = torch.ones(8, device='cuda'); sys.stdin.readline(); torch.empty(2**32, device='cuda')"
     )
     with programs.started(
         "-c", code, environment=environment, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL

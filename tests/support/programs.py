@@ -107,15 +107,16 @@ class AgentConnection:
 
     def messages(self) -> Iterator[Any]:
         """Messages until the agent closes the connection."""
+        data = b""  # what an earlier caller left in the splitter comes first
         while True:
+            for body in self._splitter.feed(data):
+                yield codec.decode(body)
             try:
                 data = self.socket.recv(65_536)
             except ConnectionResetError:
                 return
             if not data:
                 return
-            for body in self._splitter.feed(data):
-                yield codec.decode(body)
 
     def until(self, wanted: Any) -> Any:
         """The first message for which `wanted(message)` holds."""
