@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from memtui.session.phases import PhaseHistory
@@ -86,7 +87,8 @@ def with_cursor(rows: list[Row], x: int, glyphs: Glyphs) -> list[Row]:
     return result
 
 
-def value_axis(scale: Scale | None, height: int, glyphs: Glyphs) -> list[Row]:
+@lru_cache(8)
+def value_axis(scale: Scale | None, height: int, glyphs: Glyphs) -> tuple[Row, ...]:
     """The axis of bytes, `height` rows of GUTTER cells; without a scale it has no labels."""
     ticks = () if scale is None else scale.ticks
     labels = {row_of(value, scale.top, height): label for value, label in ticks if value and scale is not None}
@@ -95,7 +97,7 @@ def value_axis(scale: Scale | None, height: int, glyphs: Glyphs) -> list[Row]:
         label = labels.get(row, "")
         mark = glyphs.tick if label else glyphs.axis
         result.append(Line().add(label.rjust(GUTTER - 2) + " ", roles.DIM).add(mark, roles.AXIS).row(GUTTER))
-    return result
+    return tuple(result)
 
 
 def time_axis(

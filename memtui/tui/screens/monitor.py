@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 VIEW_EVERY = 2
 
+#: Columns of the chart that are shorter are looked at every time.
+FAST_CELL_NS = 400_000_000
+
 #: Without anything new, the state ("no frame for 3 s") is looked at once in so many ticks.
 IDLE_EVERY = 10
 
@@ -93,6 +96,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._next_allowed = 0.0
         self._planned: object = None
         self._cursor_before: int | None = None
+        self._asked_before: object = None
         self._evidence_wanted = 0
         self._fewer_since: float | None = None
         self.header = Header(look, id="header")
@@ -158,6 +162,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         revision = (id(session), session.revision)
         new = revision != self._revision
         due = self._tick_count % (VIEW_EVERY if new else IDLE_EVERY) == 0
+        # A column that lasts long needs no ten looks a second; one of a few frames does.
+        chart_due = due or force or self.chart.cell_ns() < FAST_CELL_NS
         looked = force or (due and self.timeline.paused_ns is None)
         if looked:
             self._revision = revision
@@ -167,7 +173,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.header.status = self.status.line(self.view, self.figures.cursor)
         shown: list[Lines] = [self.header, self.keys]
         if self.tab == "memory":
-            shown.append(self.chart)
+            asked = (self.timeline.window, self.chart.input.fit)
+            if chart_due or asked != self._asked_before:
+                shown.append(self.chart)
+            self._asked_before = asked
             if looked or self.figures.cursor != self._cursor_before:
                 shown += [self.figures, self.bar, self.evidence, self.event_strip]
             self._cursor_before = self.figures.cursor

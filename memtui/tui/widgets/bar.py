@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from memtui.analysis import units
 from memtui.analysis.view import Band, Figure
@@ -111,10 +112,10 @@ class Bar(Lines):
         letter = self.look.text(band.letter)
         return letter if len(letter) == 1 else "?"
 
-    def _labels(self, bands: Sequence[Band], width: int) -> list[str]:
+    def _labels(self, bands: Sequence[Band], width: int) -> tuple[str, ...]:
         if width >= 150:
-            return [self.look.text(band.label) for band in bands]
-        return [self.look.text(SHORT.get(band.key, band.label)) for band in bands]
+            return tuple(self.look.text(band.label) for band in bands)
+        return tuple(self.look.text(SHORT.get(band.key, band.label)) for band in bands)
 
     def _legend(self, width: int, height: int) -> list[Row]:
         bands = self.listed()
@@ -129,7 +130,7 @@ class Bar(Lines):
             sum_left = sum(band.figure.value or 0 for band, _ in left_out)
             rest = f"+ {len(left_out)} more {units.size(sum_left)}"
         rows = []
-        widths = _column_widths([label for _, label in entries], per_line)
+        widths = _column_widths(tuple(label for _, label in entries), per_line)
         for start in range(0, per_line * height, per_line):
             part = entries[start : start + per_line]
             line = Line().add(" ", " ")
@@ -155,11 +156,13 @@ def _value(figure: Figure) -> str:
     return f"{number:>7} {unit:<3}"
 
 
-def _column_widths(labels: Sequence[str], per_line: int) -> list[int]:
+@lru_cache(256)
+def _column_widths(labels: tuple[str, ...], per_line: int) -> list[int]:
     return [max((len(label) for label in labels[start::per_line]), default=0) for start in range(per_line)]
 
 
-def _per_line(labels: Sequence[str], width: int) -> int:
+@lru_cache(64)
+def _per_line(labels: tuple[str, ...], width: int) -> int:
     for count in range(min(12, max(1, len(labels))), 1, -1):
         if 1 + sum(2 + label_width + _VALUE_WIDTH for label_width in _column_widths(labels, count)) <= width:
             return count

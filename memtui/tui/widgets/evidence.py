@@ -20,10 +20,14 @@ class Evidence(Lines):
     def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
         self.view: View | None = None
+        self._wanted: tuple[object, int] = (None, 0)
 
     def wanted(self, width: int) -> int:
         """Lines that everything would take."""
-        return sum(1 for _ in self._all(width, fold=True))
+        asked = (self.source(), width)
+        if asked != self._wanted[0]:
+            self._wanted = (asked, sum(1 for _ in self._all(width, fold=True)))
+        return self._wanted[1]
 
     def source(self) -> object:
         """The sentences."""
