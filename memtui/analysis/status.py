@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Optional
 
+from memtui.session.readings import OtherProcess
 from memtui.session.session import Session
 
 from . import units
@@ -11,6 +12,9 @@ from .policy import Policy
 from .text import clean
 from .verdict import end_text
 from .view import Level
+
+#: Other processes named in the quiet line.
+_OTHERS_NAMED = 3
 
 State = Literal["starting", "live", "paused", "silent", "lost", "ended"]
 
@@ -52,8 +56,8 @@ def place_of(session: Session) -> str:
     return " · ".join([*parts, frame.phase])
 
 
-def hardware_line(session: Session, device: str) -> str:
-    """Utilisation, power and temperature, or the processor's share on the host; what is unknown is –."""
+def hardware_line(session: Session, device: str, others: tuple[OtherProcess, ...] = ()) -> str:
+    """Utilisation, power, temperature, and who else is on the device; on the host the processor's share."""
     known = session.device(device)
     if known is not None and known.kind == "host":
         cpu = None if session.host is None else session.host.cpu_percent
@@ -65,7 +69,19 @@ def hardware_line(session: Session, device: str) -> str:
     power = "–" if reading.power_milliwatts is None else f"{reading.power_milliwatts / 1000:.0f}"
     limit = "" if reading.power_limit_milliwatts is None else f" of {reading.power_limit_milliwatts / 1000:.0f}"
     heat = "–" if reading.temperature_celsius is None else f"{reading.temperature_celsius} °C"
-    return f"busy {busy} · {power}{limit} W · {heat}"
+    return " · ".join([f"busy {busy}", f"{power}{limit} W", heat, *_company(others)])
+
+
+def _company(others: tuple[OtherProcess, ...]) -> list[str]:
+    """The largest other processes by name, pid and bytes; a zombie's memory too."""
+    largest = sorted(others, key=lambda process: process.bytes_held or 0, reverse=True)
+    named = [
+        f"{clean(process.name, 20) or 'process'} {process.pid} {units.size(process.bytes_held)}"
+        for process in largest[:_OTHERS_NAMED]
+    ]
+    if len(largest) > _OTHERS_NAMED:
+        named.append(f"{len(largest) - _OTHERS_NAMED} more")
+    return [f"also here: {', '.join(named)}"] if named else []
 
 
 def notices_of(session: Session, device: str, notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from memtui.cli import CommandError
 from memtui.sources.agent_socket import AgentError, find_agent, probe
 from memtui.sources.monitor import Monitor
 from memtui.sources.relatives import choose_agent
+from memtui.sources.virtual_driver import use_driver_of_process
 from memtui.wire import paths
 
 from .run import open_log
@@ -28,6 +29,7 @@ def attach(options: argparse.Namespace) -> int:
     if not supervised or not _exists(pid):
         check_process(pid)
     check_agent(pid, supervised)
+    use_driver_of_process(pid)
     if wants_app(options):
         check_terminal()
         monitor = Monitor(pid, supervised=supervised, log=open_log(options))

@@ -56,7 +56,7 @@ class Monitor:
         self._driver = DriverPoller(lambda: self.session.pid, self._uuids, self._take_driver)
         self._reader: Optional[asyncio.Task[None]] = None
         self._host_task: Optional[asyncio.Task[None]] = None
-        self._stopped = asyncio.Event()
+        self._stopped: Optional[asyncio.Event] = None  # of the loop that runs the sources
         self._agent_pid: Optional[int] = None
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
@@ -68,6 +68,7 @@ class Monitor:
 
     async def start(self) -> None:
         """Starts the sources; returns at once but for the connection to the supervisor."""
+        self._stopped = asyncio.Event()
         if self.program is not None:
             try:
                 await self.program.open(collect=self._collect)
@@ -93,7 +94,8 @@ class Monitor:
             self._log.close()
 
     async def ended(self) -> None:
-        """Waits until the process is gone."""
+        """Waits until the process is gone; after `start`."""
+        assert self._stopped is not None
         await self._stopped.wait()
 
     # Sources
@@ -140,7 +142,8 @@ class Monitor:
         if self._log is not None and self.session.end is not None and not self._end_told:
             self._log.end(self.session.end)
             self._end_told = self.session.end.exit_status is not None or self.program is None
-        self._stopped.set()
+        if self._stopped is not None:
+            self._stopped.set()
         self._changed()
 
     def _take(self, message: Any, received_ns: int) -> None:

@@ -173,6 +173,27 @@ def test_two_trainings_on_one_gpu(gpu: Callable[..., dict[str, str]], children: 
     assert adds_up(view_of(session))
 
 
+@pytest.mark.parametrize("by", ["number", "uuid"])
+def test_the_right_gpu_of_two(gpu: Callable[..., dict[str, str]], children: list[Any], by: str) -> None:
+    """GIVEN CUDA_VISIBLE_DEVICES, THEN torch's cuda:0 is the driver's second GPU, and that one's figures are shown."""
+    env = gpu(count=2, memory="24GiB,48GiB")
+    if by == "uuid":
+        # The driver's own names, from a process that sees both.
+        code = "import pynvml as n; n.nvmlInit(); print(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(1)))"
+        asked = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        env["CUDA_VISIBLE_DEVICES"] = asked.stdout.strip()
+    else:
+        env["CUDA_VISIBLE_DEVICES"] = "1"
+    pid = start(children, env, str(GPT), "--seconds", "20", "--pace", "0.05")
+
+    session = watch(pid, settled(2))
+    reading = session.reading("cuda:0")
+
+    assert reading is not None
+    assert (reading.index, reading.total_bytes) == (1, 48 << 30)
+    assert view_of(session).bar.total.value == 48 << 30
+
+
 def test_the_driver_is_not_asked_before_the_loop_turns(
     gpu: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

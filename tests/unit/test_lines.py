@@ -7,7 +7,7 @@ from memtui.analysis.events import event_text
 from memtui.analysis.growth import growth_line
 from memtui.analysis.headline import farewell, headline
 from memtui.analysis.policy import DEFAULT
-from memtui.session.readings import HostReading
+from memtui.session.readings import HostReading, OtherProcess
 from memtui.wire.frames import Event
 from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified
 
@@ -119,3 +119,15 @@ def test_the_line_without_the_app() -> None:
     assert farewell(build_view(run.session, "cuda:0", run.now_ns)) == (
         "killed by signal 9 · peak allocated 3.0 GiB in backward, step 1"
     )
+
+
+def test_who_else_is_on_the_device() -> None:
+    """By name, pid and bytes, the largest first; also memory that a dead process still holds."""
+    run = Run()
+    run.frame(GIB, 2 * GIB)
+    others = [OtherProcess(7, GIB, "python"), OtherProcess(9, 2 * GIB, "(zombie)")]
+    run.driver(8 * GIB, 3 * GIB, *others, utilisation_percent=97, power_milliwatts=250_400, temperature_celsius=71)
+
+    line = build_view(run.session, "cuda:0", run.now_ns).hardware
+
+    assert line == "busy 97 % · 250 W · 71 °C · also here: (zombie) 9 2.0 GiB, python 7 1.0 GiB"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtui.analysis.build import build_view
-from memtui.session.readings import DeviceReading, DriverReading
+from memtui.session.readings import DeviceReading, DriverReading, HostReading
 from memtui.session.session import Session
 from memtui.wire.frames import Bye, Device, DeviceFrame, Event, Frame
 from tests.support.sessions import CUDA, GIB, MIB, SECOND, UUID, Run, classified, hello
@@ -127,6 +127,21 @@ def test_silence_and_loss() -> None:
     assert silent.state == "silent"
     assert lost.state == "lost"
     assert lost.bar.total.value == 2 * MIB
+
+
+def test_the_last_figures_of_a_dead_process_stay() -> None:
+    """What the system says of a process that is gone is nothing; what it said last is worth more."""
+    session = Session(1)
+    session.apply_host(HostReading(1, True, rss_bytes=GIB, total_bytes=16 * GIB, available_bytes=9 * GIB, user="me"))
+    session.apply_host(HostReading(2, False, total_bytes=16 * GIB, available_bytes=10 * GIB))
+    session.ended(2, 0)
+
+    view = build_view(session, "host", 3)
+
+    assert session.host is not None
+    assert not session.host.alive
+    assert next(row for row in view.rows if row.key == "device_used_bytes").figure.value == GIB
+    assert sum(band.figure.value or 0 for band in view.bar.bands) == view.bar.total.value == 16 * GIB
 
 
 def test_a_snapshot_goes_its_own_way() -> None:
