@@ -43,6 +43,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         Binding("q", "quit", "quit"),
         Binding("ctrl+c", "quit", show=False),
         Binding("ctrl+z", "suspend_process", "suspend"),
+        Binding("ctrl+l", "redraw", show=False),
         Binding("ctrl+p", "command_palette", "commands"),
         Binding("t", "next_theme", "next theme"),
         Binding("g", "glossary", "glossary"),
@@ -118,6 +119,10 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         """Stops the sources."""
         if self._started:
             await self.feed.stop()
+
+    def action_redraw(self) -> None:
+        """Draws everything again: after a suspension, or when something else wrote on the terminal."""
+        self.refresh(layout=True)
 
     # Themes
 

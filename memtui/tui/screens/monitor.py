@@ -132,6 +132,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.refresh_view()
         self._arrange()
         self.set_interval(TICK_S, self.tick)
+        self.app.app_resume_signal.subscribe(self, self._resumed_app)
         if self.feed.replay:
             self.keys.replay = self.header.replay = True
             self.chart.input.end_label = "end"
@@ -425,6 +426,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     @on(messages.TabPointed)
     def _tab_pointed(self, message: messages.TabPointed) -> None:
         self.action_tab(message.name)
+
+    def _resumed_app(self, _: object) -> None:
+        # Textual takes the terminal back as it was, which after a shell's prompt it is not.
+        self.app.refresh(layout=True)
 
     @on(events.ScreenResume)
     def _resumed(self) -> None:

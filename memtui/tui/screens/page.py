@@ -35,6 +35,7 @@ KEYS: Entries = (
     ("t", "the next theme"),
     ("ctrl+p", "all commands: themes, devices, a picture of the screen"),
     ("ctrl+z", "suspend; fg comes back"),
+    ("ctrl+l", "draw the screen again"),
     ("q  ctrl+c", "quit; asks first where the program would be left running"),
     ("ctrl+]  F12", "in the output: back from the program's keyboard"),
     ("How to read the screen", ""),
