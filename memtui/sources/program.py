@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from memtui.supervisor import messages
 from memtui.supervisor.messages import Kind
 from memtui.wire import paths
+
+_PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 class ProgramError(Exception):
@@ -136,6 +140,16 @@ def read_hello(kind: int, payload: bytes) -> Hello:
         )
     except messages.MessageError as error:
         raise ProtocolMismatch(f"what listens there is not a memtui supervisor: {error}") from error
+
+
+def check_peer(connected: socket.socket) -> None:
+    """Refuse a socket of another user's, who could make one in /tmp and wait for what is typed.
+
+    Raises NotSupervised.
+    """
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    if _PEER.unpack(credentials)[1] not in (os.geteuid(), 0):
+        raise NotSupervised("the socket there belongs to another user")
 
 
 def hello_frame() -> bytes:

@@ -12,6 +12,7 @@ from memtui.sources.program import (
     ProgramError,
     ProgramStart,
     ProtocolMismatch,
+    check_peer,
     hello_frame,
     read_exit,
     read_hello,
@@ -101,6 +102,12 @@ class ProgramClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        try:
+            check_peer(transport.get_extra_info("socket"))
+        except NotSupervised as error:
+            self._ready.set_exception(error)
+            transport.abort()
+            return
         self._transport = transport
         self._send(hello_frame())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-from memtui.sources.program import NotSupervised, ProtocolMismatch, hello_frame, read_hello, socket_path
+from memtui.sources.program import NotSupervised, ProtocolMismatch, check_peer, hello_frame, read_hello, socket_path
 from memtui.supervisor import framing
 
 _RECEIVE_BYTES = 256 * 1024
@@ -25,6 +25,7 @@ class ProgramConnection:
         try:
             self._socket.settimeout(_GREETING_SECONDS)
             self._socket.connect(path)
+            check_peer(self._socket)
             self.send(hello_frame())
             while not self._early:
                 received = self._receive()

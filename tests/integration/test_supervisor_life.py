@@ -17,8 +17,9 @@ import textwrap
 
 import pytest
 
-from memtui.sources.program import ProtocolMismatch, hello_frame, socket_path
+from memtui.sources.program import NotSupervised, ProtocolMismatch, hello_frame, socket_path
 from memtui.sources.program_client import connect
+from memtui.sources.program_connection import ProgramConnection
 from memtui.supervisor import framing, messages
 from memtui.supervisor.messages import Kind
 from tests.support.supervised import Gate, Programs, Recorder, alive, wait_for_end, wait_until, watch
@@ -291,3 +292,18 @@ def test_nothing_but_the_wire_is_loaded() -> None:
     assert foreign == "'memtui']\n"
     others = [name for name in ast.literal_eval(loaded + "]") if not name.startswith("memtui.supervisor")]
     assert others == ["memtui", "memtui.wire", "memtui.wire.paths"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can listen as somebody else")
+def test_another_users_socket_is_not_typed_into(sockets: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trap:
+        trap.bind(str(sockets / "run-78.sock"))
+        os.seteuid(65534)  # whose credentials listening records
+        try:
+            trap.listen()
+        finally:
+            os.seteuid(0)
+        with pytest.raises(NotSupervised, match="belongs to another user"):
+            asyncio.run(watch(78))
+        with pytest.raises(NotSupervised, match="belongs to another user"):
+            ProgramConnection(78)
