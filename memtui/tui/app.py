@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, Optional
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from . import glyphs as glyph_sets
@@ -67,6 +68,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         super().__init__(ansi_color=True if colors.mono else None)
         self.feed = feed
         self._started = False
+        self.ready = False  # the feed has been started
         # As rich names it, "truecolor" to "standard"; None is no colours, and "auto" what the terminal says of itself.
         self._color_system = self.console.color_system if color_system == "auto" else color_system
         self._only_mono = bool(environment.get("NO_COLOR"))
@@ -102,6 +104,18 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         """Starts the sources after the first paint, which must not wait for them."""
         self.call_after_refresh(self._start)
 
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Says it in the status line: a toast would lie over figures that are drawn cell by cell."""
+        self.monitor.say(f"{title}: {message}" if title else message)
+
     async def _start(self) -> None:
         self._started = True
         await self.feed.start()
@@ -114,6 +128,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             program_tab = ProgramTab(program, self.monitor.draw_changes)
             await self.monitor.add_program(program_tab)
             program.listener = program_tab
+        self.ready = True
 
     async def on_unmount(self) -> None:
         """Stops the sources."""

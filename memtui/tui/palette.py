@@ -63,7 +63,7 @@ DARK = Colors(
         "temporaries": "#e5c453",
         "inputs": "#4fc4cf",
         "workspaces": "#b58863",
-        "communication": "#3f9e8f",
+        "communication": "#2f8f9f",
         "unattributed": "#d0869b",
         "allocated": "#2f9fd8",
         "active_pending_free": "#8a7f5c",

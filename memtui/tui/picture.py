@@ -18,11 +18,14 @@ async def render(
     theme: str = "dark",
     keys: tuple[str, ...] = (),
     ascii_only: bool = False,
+    seconds: float = 0.0,
 ) -> str:
-    """An SVG of the app at a size and theme, after `keys` were pressed."""
+    """An SVG of the app at a size and theme, after it ran for `seconds` and `keys` were pressed."""
     app = MemtuiApp(feed, build=build, theme=theme, ascii_only=ascii_only, color_system="truecolor", environment={})
     async with app.run_test(size=(width, height)) as pilot:
-        await pilot.pause()
+        while not app.ready:
+            await pilot.pause(0.02)
+        await asyncio.sleep(seconds)
         for key in keys:
             await pilot.press(key)
         app.monitor.draw_changes(force=True)
@@ -30,8 +33,17 @@ async def render(
         return app.export_screenshot(title="memtui", simplify=True)
 
 
-def save(feed: Feed, path: str, width: int, height: int, *, theme: str = "dark", keys: tuple[str, ...] = ()) -> None:
+def save(
+    feed: Feed,
+    path: str,
+    width: int,
+    height: int,
+    *,
+    theme: str = "dark",
+    keys: tuple[str, ...] = (),
+    seconds: float = 0.0,
+) -> None:
     """Writes the SVG of `render` to `path`; raises OSError."""
-    svg = asyncio.run(render(feed, width, height, theme=theme, keys=keys))
+    svg = asyncio.run(render(feed, width, height, theme=theme, keys=keys, seconds=seconds))
     with open(path, "w", encoding="utf-8") as file:
         file.write(svg)

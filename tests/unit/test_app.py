@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp, Outcome
+from memtui.tui.picture import save
+from memtui.wire.frames import Event
 from tests.support.made_up import BEGUN_NS, SECOND, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
 from tests.support.screens import drive, settle, text
 
@@ -404,3 +407,37 @@ def test_the_direct_way_and_the_compositor_show_the_same() -> None:
         assert text(app) == kept
 
     drive(MadeUpFeed(), test)
+
+
+def test_pictures_are_made_without_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "screen.svg"
+    save(MadeUpFeed(), str(path), 80, 24, theme="light", keys=("left",))
+    svg = path.read_text(encoding="utf-8")
+    assert svg.startswith("<svg")
+    assert "capacity" in svg
+    assert "#fbfbf9" in svg
+
+
+def test_what_textual_would_toast_is_said_in_the_status_line() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        app.notify("a [b]word[/b]", title="title")
+        await pilot.pause()
+        assert "title: a [b]word[/b]" in text(app)[2]
+
+    drive(MadeUpFeed(), test)
+
+
+def test_events_are_scrolled() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("2")
+        before = text(app)
+        await pilot.press("down")
+        assert text(app)[4:] != before[4:]
+        await pilot.press("pagedown", "pagedown", "pagedown", "up", "pageup", "pageup", "pageup")
+        assert text(app)[4:-1] == before[4:-1]
+
+    feed = MadeUpFeed()
+    for index in range(60):
+        time_ns = feed.clock_ns + index
+        feed.session.apply(Event("alloc_retry", time_ns, 6, "forward", "cuda:0", {"num_alloc_retries": index}), time_ns)
+    drive(feed, test, size=(80, 24))
