@@ -68,7 +68,7 @@ class GPT(nn.Module):
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))  # type: ignore[no-any-return]
+        return self.head(self.norm(x))
 
 
 def best_device() -> str:

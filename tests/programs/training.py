@@ -130,11 +130,15 @@ def loader(method):
     train(model, 8, iter(data))
 
 
+def plain_mlp():
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
 def compiled():
-    model = mlp().to(DEVICE)
+    model = plain_mlp().to(DEVICE)
     run = torch.compile(model, backend="aot_eager")
     train(run)
-    other = mlp().to(DEVICE)
+    other = plain_mlp().to(DEVICE)
     optimizer = torch.optim.Adam(other.parameters())
 
     @torch.compile(backend="aot_eager")
@@ -146,7 +150,7 @@ def compiled():
         loss.backward()
         optimizer.step()
         print(loss.item().hex(), flush=True)
-    third = mlp().to(DEVICE)
+    third = plain_mlp().to(DEVICE)
     third.compile(backend="aot_eager")
     train(third)
     print(torch._dynamo.utils.counters["stats"], torch._dynamo.utils.counters["graph_break"])
