@@ -193,8 +193,9 @@ class Agent:
         looks = observer.looks.between(phases, now)
         self._latest.update(looks)
         devices = []
+        since = observer.readings.phase_since(phases, now)
         for counters in observer.readings.devices:
-            reading = observer.readings.read(counters, phase, working=phase not in ("startup", "between"))
+            reading = observer.readings.read(counters, since, working=phase not in ("startup", "between"))
             now = time.monotonic_ns()
             matching = looks.get(counters.device) or observer.looks.nearest(
                 counters.device, phase, reading.figures.get("allocated_bytes")

@@ -62,22 +62,25 @@ class Looks:
         was_looking, self._looking = self._looking, self._budget.allows(self._cost_ns, now_ns)
         if self._looking and not (was_looking and self._certain):
             # What is there before the step begins is not of this step; in which phase it was born is not known.
-            self._look("", phases, now_ns, finished=False)
+            self._look("", phases, now_ns, phases.ended, finished=False)
             self._certain = True
 
     def pause(self) -> None:
         """The next step is not looked at."""
         self._looking = False
 
-    def at_boundary(self, kind: str, phases: Phases, now_ns: int, *, finished: bool) -> dict[str, Look]:
-        """Looks at a boundary, by device; nothing where the step is not looked at."""
+    def at_boundary(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
+        """Looks at a boundary, by device; nothing where the step is not looked at.
+
+        `born_in` is the phase in which what is new since the last boundary was born.
+        """
         if not self._looking:
             return {}
         # One step may have many boundaries (accumulation): the rest of it is left out once it costs too much.
         if self._spent_ns > max(2 * self._cost_ns, _BURST_NS):
             self._looking = self._certain = False
             return {}
-        looks = self._look(kind, phases, now_ns, finished=finished)
+        looks = self._look(kind, phases, now_ns, born_in, finished=finished)
         for device, look in looks.items():
             self._latest[(device, kind)] = look
         return looks
@@ -94,7 +97,7 @@ class Looks:
         looks = [look for look in found if look is not None]
         return min(looks, key=lambda look: abs(look.allocated_bytes - allocated_bytes), default=None)
 
-    def _look(self, kind: str, phases: Phases, now_ns: int, *, finished: bool) -> dict[str, Look]:
+    def _look(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         if not self._lock.acquire(blocking=False):
             self._looking = self._certain = False
             return {}
@@ -104,7 +107,7 @@ class Looks:
             if self._readings.on_host:
                 looks = self._at_host(kind, phases, now_ns, owned)
             else:
-                looks = self._at_devices(phases, now_ns, owned, finished)
+                looks = self._at_devices(phases, now_ns, owned, born_in, finished)
         finally:
             self._lock.release()
         spent = time.perf_counter_ns() - begun
@@ -120,7 +123,7 @@ class Looks:
             walk.optimizers(self._inventory.optimizers())
         return walk.owned
 
-    def _at_devices(self, phases: Phases, now_ns: int, owned: Owned, finished: bool) -> dict[str, Look]:
+    def _at_devices(self, phases: Phases, now_ns: int, owned: Owned, born_in: str, finished: bool) -> dict[str, Look]:
         blocks = self._read_blocks()
         if blocks is None:
             self._certain = False
@@ -128,7 +131,7 @@ class Looks:
         looks = {}
         for device, found in blocks.items():
             categories = self._births_of(device).classify(
-                found, owned.addresses.get(device, {}), phases.ended, certain=self._certain, step_ended=finished
+                found, owned.addresses.get(device, {}), born_in, certain=self._certain, step_ended=finished
             )
             looks[device] = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes)
         return looks

@@ -149,7 +149,7 @@ class Observer:
 
     def boundary(self, kind: str, optimizer: Any = None) -> None:
         """A boundary was reached; reads what the budget allows."""
-        self._settle()
+        backward = self._settle()
         now = time.monotonic_ns()
         finished = self.phases.boundary(kind, now, id(optimizer) if optimizer is not None else 0)
         if finished is None:
@@ -158,17 +158,22 @@ class Observer:
         if self.phases.trains:
             self.inventory.discover(self.phases, now)
         if self._sampling:
-            self._sample(kind, now, finished)
+            self._sample(kind, now, "backward" if backward else self.phases.ended, finished)
         if finished:
             self._plan()
 
-    def _settle(self) -> None:
-        """Takes in the ends of backward passes since the last boundary; they were only noted when they came."""
+    def _settle(self) -> bool:
+        """Takes in the ends of backward passes since the last boundary, which were only noted when they came.
+
+        True where there were any: what happened since the last boundary happened in backward, for the most part.
+        """
+        ended = bool(self._ends)
         while self._ends:
             finished = self.phases.boundary("backward_end", self._ends.popleft())
             if finished:
                 self.readings.end_step()
                 self._plan()
+        return ended
 
     def place(self) -> tuple[str, int]:
         """The phase and since when, from the agent's thread: also where the end of backward is not taken in yet."""
@@ -199,12 +204,14 @@ class Observer:
         else:
             self.looks.pause()
 
-    def _sample(self, kind: str, now: int, finished: bool) -> None:
+    def _sample(self, kind: str, now: int, ended: str, finished: bool) -> None:
         phases = self.phases
         self.readings.refresh(now)
-        working = phases.ended not in ("startup", "between")
-        readings = self.readings.at_boundary(phases.ended, working=working, finished=finished)
-        looks = self.looks.at_boundary(kind, phases, now, finished=finished)
+        working = ended not in ("startup", "between")
+        readings = self.readings.at_boundary(ended, working=working, finished=finished)
+        # Backward leaves gradients, and little else that outlives it: what is new at the next forward is its input.
+        born_in = "between" if kind == "forward_start" and ended == "backward" else ended
+        looks = self.looks.at_boundary(kind, phases, now, born_in, finished=finished)
         if looks and finished:
             self.inventory.describe(phases, now)
         self.samples.append(

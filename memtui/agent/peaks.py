@@ -22,8 +22,11 @@ class StepPeaks:
         self._start = -1
         self._spoiled = False  # the program reset the counter in mid-step: what was before is gone
 
-    def sample(self, allocated_bytes: int, peak_bytes: Optional[int], phase: str, *, working: bool) -> None:
-        """Notes counters read while or right after `phase`; `working` tells that the step has begun its forward."""
+    def sample(self, allocated_bytes: int, peak_bytes: Optional[int], phase: Optional[str], *, working: bool) -> None:
+        """Notes counters; `working` tells that the step has begun its forward.
+
+        `phase` is the one in which all since the last reading happened, None where there were several.
+        """
         if peak_bytes is None:
             if allocated_bytes > self._seen:
                 self._seen, self.phase = allocated_bytes, phase

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from .budget import Budget
 from .counters import Backends, Figures
 from .peaks import StepPeaks
+from .phases import Phases
 
 #: At most this share of the training's time goes into counters at boundaries.
 _SHARE, _BURST_NS = 0.0015, 5_000_000
@@ -44,6 +45,7 @@ class Readings:
         self._cost_ns = 0.0
         self._read_ns = 0
         self._refreshed_ns = 0
+        self._looked_ns = 0
 
     @property
     def on_host(self) -> bool:
@@ -72,8 +74,13 @@ class Readings:
         finally:
             self._lock.release()
 
-    def read(self, counters: Any, phase: str, *, working: bool) -> Reading:
-        """One device's counters now, seen during `phase` or at its end."""
+    def phase_since(self, phases: Phases, now_ns: int) -> Optional[str]:
+        """The phase of all that happened since counters were last read, None where it has changed since."""
+        last, self._looked_ns = self._looked_ns, now_ns
+        return phases.phase if phases.since_ns <= last else None
+
+    def read(self, counters: Any, phase: Optional[str], *, working: bool) -> Reading:
+        """One device's counters now; `phase` as in StepPeaks.sample."""
         figures = counters.read()
         peaks = self._peaks[counters.device]
         allocated = figures.get("allocated_bytes")
@@ -84,6 +91,7 @@ class Readings:
     def at_boundary(self, phase: str, *, working: bool, finished: bool) -> list[Reading]:
         """All devices at a boundary that ended `phase`, and the step where it is `finished`."""
         begun = time.perf_counter_ns()
+        self._looked_ns = time.monotonic_ns()
         readings = [self.read(counters, phase, working=working) for counters in self.devices]
         if finished:
             readings = [self._end_step(reading) for reading in readings]
@@ -95,7 +103,7 @@ class Readings:
     def end_step(self) -> None:
         """The program says that its step is over."""
         for counters in self.devices:
-            self._end_step(self.read(counters, "", working=True))
+            self._end_step(self.read(counters, None, working=True))
 
     def _end_step(self, reading: Reading) -> Reading:
         peaks = self._peaks[reading.device]

@@ -30,6 +30,8 @@ def demo(options: argparse.Namespace) -> int:
     if options.virtual_gpu is not None:
         env = _on_virtual_gpu(env, options.virtual_gpu)
     argv = [sys.executable, str(pathlib.Path(memtui.examples.__file__).with_name("gpt.py"))]
+    if options.virtual_gpu is not None:
+        argv += ["--pace", "0.6"]
     if wants_app(options):
         return run_in_app(argv, env, _LABEL, options)
     return _lines(argv, env, options)
