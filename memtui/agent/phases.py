@@ -61,7 +61,9 @@ class Phases:
             if self.step_since_ns is None:
                 self.step_since_ns = now_ns
         elif kind == "backward_start":
-            self.trains = True
+            if not self.trains:
+                # What was counted before were forwards of a program that did not seem to train.
+                self.trains, self.step = True, 0
             self.depth += 1
             if self.depth > 1:
                 return None
