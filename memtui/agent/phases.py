@@ -44,67 +44,69 @@ class Phases:
         self._forward_seen = False
         self._backwards = 0
 
-    def boundary(self, kind: str, now_ns: int, optimizer: int = 0) -> Optional[bool]:  # noqa: PLR0911 - one a kind
+    def boundary(self, kind: str, now_ns: int, optimizer: int = 0) -> Optional[bool]:
         """Notes a boundary; True where a step has just ended, None where it is inside another pass and no boundary.
 
         `optimizer` tells optimizers apart.
         """
-        if kind == "forward_start" and self.phase == "forward" and self.trains:
-            return None  # the next root of several, or torch asking twice
         ended = self.phase
-        finished = False
-        if kind == "forward_start":
-            if self.depth:  # recomputation inside backward
-                return None
-            finished = self._forward_seen and not self.trains and not self._explicit
-            self._forward_seen = True
-            if self.step_since_ns is None:
-                self.step_since_ns = now_ns
-        elif kind == "backward_start":
-            if not self.trains:
-                # What was counted before were forwards of a program that did not seem to train.
-                self.trains, self.step = True, 0
-            self.depth += 1
-            if self.depth > 1:
-                return None
-        elif kind == "backward_end":
-            self.depth = max(0, self.depth - 1)
-            if self.depth:
-                return None
-            finished = (self._stepped_inside or not self._optimizes) and not self._explicit and self._alone()
-            self._stepped_inside = False
-        elif kind == "optimizer_end":
-            self.trains = self._optimizes = True
-            if self.depth:
-                self._stepped_inside = True
-                return None
-            finished = self._cycle_ended(optimizer) and not self._explicit
-        elif self.depth:
+        finished: Optional[bool] = getattr(self, f"_{kind}")(now_ns, optimizer)
+        if finished is None:
             return None
         self.ended, self.begun_by = ended, kind
         self.phase, self.since_ns = _BEGINS[kind], now_ns
+        finished = finished and not self._explicit
         if finished:
             self._finish(now_ns)
         return finished
 
-    def explicit_step(self, now_ns: int) -> None:
-        """The program says that a step has ended; from now on only that counts."""
-        self._explicit = True
-        self._finish(now_ns)
+    def _forward_start(self, now_ns: int, _optimizer: int) -> Optional[bool]:
+        # Recomputation inside backward; the next root of several, or torch asking twice.
+        if self.depth or (self.phase == "forward" and self.trains):
+            return None
+        again, self._forward_seen = self._forward_seen, True
+        if self.step_since_ns is None:
+            self.step_since_ns = now_ns
+        return again and not self.trains
 
-    def _alone(self) -> bool:
+    def _backward_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
+        if not self.trains:
+            # What was counted before were forwards of a program that did not seem to train.
+            self.trains, self.step = True, 0
+        self.depth += 1
+        return None if self.depth > 1 else False
+
+    def _backward_end(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
+        self.depth = max(0, self.depth - 1)
+        if self.depth:
+            return None
+        inside, self._stepped_inside = self._stepped_inside, False
+        if self._optimizes and not inside:
+            return False
         # The first backward passes of a program come before its first optimizer step, several of them where
         # gradients are accumulated: only a program that has made many without one has none.
         self._backwards += 1
-        return self._stepped_inside or self._backwards > _BACKWARDS_WITHOUT_OPTIMIZER
+        return inside or self._backwards > _BACKWARDS_WITHOUT_OPTIMIZER
 
-    def _cycle_ended(self, optimizer: int) -> bool:
+    def _optimizer_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
+        return None if self.depth else False
+
+    def _optimizer_end(self, _now_ns: int, optimizer: int) -> Optional[bool]:
+        self.trains = self._optimizes = True
+        if self.depth:
+            self._stepped_inside = True
+            return None
         self._recent.append(optimizer)
         self._stepped.add(optimizer)
         if not self._stepped.issuperset(self._recent):
             return False
         self._stepped.clear()
         return True
+
+    def explicit_step(self, now_ns: int) -> None:
+        """The program says that a step has ended; from now on only that counts."""
+        self._explicit = True
+        self._finish(now_ns)
 
     def _finish(self, now_ns: int) -> None:
         self.step += 1
