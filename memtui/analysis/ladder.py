@@ -81,6 +81,10 @@ def _driver(inside: Ladder, pair: Paired, total: Optional[int], at_ns: int) -> L
         return _with(inside, total_bytes=total, notes=tuple(notes))
     reserved_then = pair.reserved_bytes if pair.reserved_bytes is not None else inside.reserved_bytes
     reserved_now = inside.reserved_bytes
+    if pair.settled and reserved_then is not None and reading.used_bytes < reserved_then:
+        # Seen with unified memory, and with figures of another device: nothing can be derived from such a pair.
+        notes.append("the driver counts less in use than PyTorch holds on this device: its figures are left out")
+        return _with(inside, total_bytes=total, notes=tuple(notes))
     moved = 0 if reserved_now is None or reserved_then is None else reserved_now - reserved_then
     process = reading.process_bytes
     others = reading.other_process_bytes()

@@ -303,3 +303,19 @@ def test_nothing_known_yet(missing: str) -> None:
 
     assert view.state == "starting"
     assert all(row.figure.kind == "unknown" for row in view.rows)
+
+
+def test_a_driver_that_contradicts_the_allocator_is_left_out() -> None:
+    """GIVEN less in use by the driver than PyTorch holds (unified memory), THEN no figure is derived from the two."""
+    run = Run()
+    for _ in range(3):
+        run.frame(10 * GIB, 12 * GIB)
+    run.driver(0, None)
+    run.frame(10 * GIB, 12 * GIB)
+
+    view = build_view(run.session, "cuda:0", run.now_ns, DEFAULT)
+
+    assert any("left out" in notice for notice in view.notices)
+    assert all((band.figure.value or 0) >= 0 for band in view.bar.bands)
+    assert adds_up(view.bar)
+    assert "-" not in view.verdict.text

@@ -27,7 +27,7 @@ SHORT = {
     "reusable_cache": "cache",
     "inactive_split": "pinned",
     "private_pool_idle": "graph pools",
-    "unattributed": "other",
+    "unattributed": "unattrib.",
     "device_free": "free",
     "communication": "comm",
 }

@@ -1,0 +1,80 @@
+"""Makes `screenshots/` from real sessions: `python -m tests.pictures [FOLDER]`.
+
+A training runs on a virtual GPU with the agent in it; the app attaches to it at each size and theme, as a user's
+would. What is on the pictures was streamed by that training.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from memtui.sources.monitor import Monitor
+from memtui.sources.virtual_driver import use_driver_of
+from memtui.tui.picture import save
+from memtui.virtual_gpu import environment, profile_of
+from tests.support import programs
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "memtui" / "examples"
+#: name, example and its arguments, memory, seconds to run before, pictures: (suffix, columns, rows, theme, keys)
+SESSIONS = (
+    (
+        "gpt",
+        ("gpt.py", "--pace", "1.7", "--seconds", "600"),
+        "24GiB",
+        34.0,
+        (
+            ("80x24-dark", 80, 24, "dark", ()),
+            ("80x24-light", 80, 24, "light", ()),
+            ("120x40-dark", 120, 40, "dark", ()),
+            ("120x40-light", 120, 40, "light", ()),
+            ("200x50-dark", 200, 50, "dark", ()),
+            ("200x50-light", 200, 50, "light", ()),
+            ("help", 120, 40, "dark", ("question_mark",)),
+            ("glossary", 120, 40, "dark", ("g",)),
+        ),
+    ),
+    (
+        "tight",
+        ("gpt.py", "--pace", "0.9", "--seconds", "600", "--batch", "44"),
+        "16GiB",
+        20.0,
+        (("120x40-dark", 120, 40, "dark", ()),),
+    ),
+)
+
+
+def main() -> None:
+    """Makes each session's pictures in a process of its own: the driver's library is loaded once in a process."""
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "screenshots")
+    if len(sys.argv) > 2:
+        take(folder, int(sys.argv[2]))
+        return
+    folder.mkdir(exist_ok=True)
+    for index in range(len(SESSIONS)):
+        subprocess.run([sys.executable, "-m", "tests.pictures", str(folder), str(index)], check=True)
+
+
+def take(folder: pathlib.Path, index: int) -> None:
+    """Runs one session and writes its pictures."""
+    name, arguments, memory, seconds, pictures = SESSIONS[index]
+    with tempfile.TemporaryDirectory(prefix="mt") as runtime:
+        os.environ["MEMTUI_RUNTIME_DIR"] = runtime
+        base = environment(profile_of(memory=memory, context="300MiB"), base=programs.plain_environment())
+        env = programs.with_agent(base, pathlib.Path(runtime))
+        use_driver_of(env)
+        script = str(EXAMPLES / arguments[0])
+        with programs.started(script, *arguments[1:], environment=env, stdout=subprocess.DEVNULL) as process:
+            time.sleep(seconds)
+            for suffix, columns, rows, theme, keys in pictures:
+                path = folder / f"{name}-{suffix}.svg"
+                save(Monitor(process.pid), str(path), columns, rows, theme=theme, keys=keys, seconds=2.5)
+                print(path)
+
+
+if __name__ == "__main__":
+    main()
