@@ -12,7 +12,8 @@ from .policy import Policy
 def growth_line(session: Session, device: str, policy: Policy) -> str:
     """What grows, in one line; empty while too few steps were looked at.
 
-    Only looks in the same phase of different steps are compared: within a step everything comes and goes. A category
+    Only looks at the same place of different steps are compared: within a step everything comes and goes. The forward's
+    beginning is best, for gradients have gone by then and activations are not there yet. A category
     grows where it never fell and rose at every look but a few; a warm-up rises and then stands still, so the newest
     looks must rise too.
     """
@@ -36,14 +37,12 @@ def growth_line(session: Session, device: str, policy: Policy) -> str:
 def _comparable(looks: tuple[tuple[Classification, int], ...]) -> list[Classification]:
     if not looks:
         return []
-    phase = looks[-1][0].phase
+    phases = {look.phase for look, _ in looks}
+    phase = "forward" if "forward" in phases else looks[-1][0].phase
     chosen: list[Classification] = []
     for look, _ in looks:
-        if look.phase != phase:
-            continue
-        if chosen and chosen[-1].step == look.step:
-            chosen[-1] = look
-        else:
+        # The first look of a phase is that at its beginning; later ones are anywhere in it.
+        if look.phase == phase and not (chosen and chosen[-1].step == look.step):
             chosen.append(look)
     return chosen
 
