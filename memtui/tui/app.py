@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -250,5 +251,8 @@ def run_app(
     feed: Feed, *, build: Optional[BuildView] = None, theme: str | None = None, device: str | None = None
 ) -> Outcome:
     """Shows a feed until the user leaves; ValueError for an unknown theme."""
+    if sys.version_info < (3, 10):
+        # There widgets take the loop of the moment they are made; an earlier asyncio.run has left none behind.
+        asyncio.set_event_loop(asyncio.new_event_loop())
     app = MemtuiApp(feed, build=build, theme=theme, device=device)
     return app.run() or Outcome("detach")

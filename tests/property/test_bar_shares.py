@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from memtui.analysis.view import Bar as BarView
 from memtui.tui.glyphs import UNICODE
 from memtui.tui.look import make
 from memtui.tui.palette import DARK
+from memtui.tui.rows import Row
 from memtui.tui.widgets.bar import DESERVES, Bar, shares
 
 VALUES = st.lists(st.integers(-(2**34), 2**37), min_size=1, max_size=20)
@@ -43,9 +46,7 @@ def test_the_whole_bar_is_drawn_and_the_exact_bytes_stand_below(values: list[int
     bands = tuple(
         Band(key, "PGOatiNxy"[place], key, Figure(value)) for place, (key, value) in enumerate(zip(keys, values))
     )
-    widget = Bar(LOOK)
-    widget.bar = BarView("device", Figure(sum(values)), bands)
-    rows = widget.draw(width, 1 + widget.legend_height(width))
+    rows = asyncio.run(drawn(BarView("device", Figure(sum(values)), bands), width))
     drawn = rows[0].text
     inside = drawn[drawn.index("▐") + 1 : drawn.rindex("▌")]
     if sum(values):
@@ -54,3 +55,10 @@ def test_the_whole_bar_is_drawn_and_the_exact_bytes_stand_below(values: list[int
     for band in bands:
         if band.figure.value:
             assert any(f"{band.letter} " in row.text for row in rows[1:])
+
+
+async def drawn(bar: BarView, width: int) -> list[Row]:
+    """The bar's rows; in a loop, without which Python 3.9 makes no widget."""
+    widget = Bar(LOOK)
+    widget.bar = bar
+    return widget.draw(width, 1 + widget.legend_height(width))
