@@ -47,11 +47,11 @@ def test_the_whole_bar_is_drawn_and_the_exact_bytes_stand_below(values: list[int
         Band(key, "PGOatiNxy"[place], key, Figure(value)) for place, (key, value) in enumerate(zip(keys, values))
     )
     rows = asyncio.run(drawn(BarView("device", Figure(sum(values)), bands), width))
-    drawn = rows[0].text
-    inside = drawn[drawn.index("▐") + 1 : drawn.rindex("▌")]
+    line = rows[0].text
+    inside = line[line.index("▐") + 1 : line.rindex("▌")]
     if sum(values):
         assert len(inside) == len(inside.strip())
-        assert drawn.rindex("▌") == width - 2
+        assert line.rindex("▌") == width - 2
     for band in bands:
         if band.figure.value:
             assert any(f"{band.letter} " in row.text for row in rows[1:])
