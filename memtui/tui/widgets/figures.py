@@ -14,8 +14,8 @@ from memtui.tui.rows import EMPTY, Line, Row, clip
 
 from .lines import Lines
 
-#: Space and sign, label, number and unit, share.
-NARROW, WIDE = 32, 38
+#: Two spaces and a sign, label, number and unit, share.
+NARROW, WIDE = 33, 39
 
 #: Labels for the narrow column.
 SHORT = {
@@ -67,12 +67,12 @@ class Figures(Lines):
         share = "" if row.percent is None else f"{row.percent:.0f} %"
         tail = len(value) + 6
         label = row.label
-        if width < WIDE and len(label) > width - tail - 3:
+        if width < WIDE and len(label) > width - tail - 4:
             label = SHORT.get(row.key, label)
         label = self.look.text(label)
-        line = Line().add(" ", " ").add(sign, sign_role).add(" ", " ")
+        line = Line().add("  ", " ").add(sign, sign_role).add(" ", " ")
         selected = place == self.cursor
-        line.add(clip(label, width - tail - 3, self.look.glyphs.ellipsis), roles.SELECTED if selected else roles.DIM)
+        line.add(clip(label, width - tail - 4, self.look.glyphs.ellipsis), roles.SELECTED if selected else roles.DIM)
         if figure.age_ns is not None and figure.age_ns >= 1_500_000_000:
             age = f" {figure.age_ns // 1_000_000_000} s old"
             if line.width + len(age) <= width - tail:
