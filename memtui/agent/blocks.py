@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from ..wire.frames import BlockSummary
@@ -25,22 +26,24 @@ class Blocks:
     def add(self, segment: dict[str, Any]) -> None:
         """Counts one segment of a snapshot."""
         address = segment["address"]
-        free = largest = live = 0
+        found = self.live
+        free = largest = allocated = pending = 0
         states = segment["blocks"]
         for block in states:
             size = block["size"]
             state = block["state"]
             if state == "active_allocated":
-                self.live[address] = size
-                self.allocated_bytes += size
-                live += 1
+                found[address] = size
+                allocated += size
             elif state == "inactive":
                 free += size
                 largest = max(largest, size)
             else:  # freed by the program, waiting on another stream
-                self.active_pending_free_bytes += size
-                live += 1
+                pending += size
             address += size
+        live = allocated or pending
+        self.allocated_bytes += allocated
+        self.active_pending_free_bytes += pending
         self.num_segments += 1
         self.num_blocks += len(states)
         if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
@@ -104,10 +107,22 @@ class BlockReader:
             self._call = self._choose()
             if self._call is None:
                 return None
-        devices: dict[str, Blocks] = {}
-        for segment in self._call()["segments"]:
-            device = f"cuda:{segment['device']}"
-            if device not in devices:
-                devices[device] = Blocks()
-            devices[device].add(segment)
-        return devices
+        # The thousand small dictionaries of a snapshot are gone again in a moment: without this they would bring on a
+        # collection of the program's own objects, here, with the program's finalizers.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return _by_device(self._call()["segments"])
+        finally:
+            if collects:
+                gc.enable()
+
+
+def _by_device(segments: list[dict[str, Any]]) -> dict[str, Blocks]:
+    devices: dict[int, Blocks] = {}
+    for segment in segments:
+        index = segment["device"]
+        if index not in devices:
+            devices[index] = Blocks()
+        devices[index].add(segment)
+    return {f"cuda:{index}": blocks for index, blocks in devices.items()}

@@ -27,7 +27,8 @@ class Births:
     def __init__(self, workspace_bytes: frozenset[int]) -> None:
         self._workspaces = workspace_bytes
         self._known: dict[int, tuple[int, str]] = {}  # address -> bytes, category
-        self._owners: dict[int, tuple[int, str]] = {}
+        self._owners: dict[int, str] = {}
+        self._sizes: dict[int, int] = {}  # of the blocks that had these owners
 
     def classify(
         self, blocks: Blocks, owned: dict[int, str] | None, phase: str, *, certain: bool, step_ended: bool
@@ -40,23 +41,25 @@ class Births:
         """
         live = blocks.live
         if owned is not None:
-            self._owners = _owners(live, owned)
-        owners, known, workspaces = self._owners, self._known, self._workspaces
+            self._owners, self._sizes = _owners(live, owned), live
+        owners, sizes, known, workspaces = self._owners, self._sizes, self._known, self._workspaces
         born = _BORN.get(phase, "unattributed") if certain else "unattributed"
         undecided = owned is None and phase in ("backward", "optimizer")
         totals = dict.fromkeys(CATEGORIES, 0)
         births: dict[int, tuple[int, str]] = {}
+        newborn = (0, born)
+        unowned = "unattributed" if undecided else born
         for address, size in live.items():
             owner = owners.get(address)
-            if owner is not None and owner[0] == size:
-                totals[owner[1]] += size
+            if owner is not None and sizes.get(address) == size:
+                totals[owner] += size
                 continue
-            birth = known.get(address)
-            if birth is None or birth[0] != size:
-                birth = (size, born)
-                totals["unattributed" if undecided else born] += size
-            else:
+            birth = known.get(address, newborn)
+            if birth[0] == size:
                 totals[birth[1]] += size
+            else:
+                birth = (size, born)
+                totals[unowned] += size
             births[address] = birth
         if step_ended and workspaces:
             self._find_workspaces(births, totals)
@@ -72,18 +75,23 @@ class Births:
                 totals["workspaces"] += size
 
 
-def _owners(live: dict[int, int], owned: dict[int, str]) -> dict[int, tuple[int, str]]:
-    """Block address -> (bytes, category): a tensor may begin anywhere in its block; the first owner counts."""
-    starts = sorted(live)
-    found: dict[int, tuple[int, str]] = {}
-    for address, category in owned.items():
-        if address not in live:
-            index = bisect.bisect_right(starts, address) - 1
-            if index < 0 or address >= starts[index] + live[starts[index]]:
-                continue
-            found.setdefault(starts[index], (live[starts[index]], category))
-        else:
-            found.setdefault(address, (live[address], category))
+def _owners(live: dict[int, int], owned: dict[int, str]) -> dict[int, str]:
+    """Block address -> category, among others: a tensor may begin anywhere in its block.
+
+    The owner at a block's beginning counts, else the last one.
+    """
+    if not live:
+        return owned
+    low, high = min(live), max(live)
+    high += live[high]
+    inside = [address for address in owned if low <= address < high and address not in live]
+    if not inside:
+        return owned
+    found, starts = dict(owned), sorted(live)
+    for address in reversed(inside):
+        start = starts[bisect.bisect_right(starts, address) - 1]
+        if address < start + live[start]:
+            found.setdefault(start, owned[address])
     return found
 
 

@@ -5,6 +5,7 @@ Runs on the training's thread only, outside backward: reading a gradient while b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,88 +18,124 @@ _OPTIONS = ("momentum", "amsgrad", "centered", "foreach", "fused", "capturable",
 _STATE_DEPTH = 3
 
 
-class Owned:
-    """Addresses on each accelerator, bytes on the host, by category."""
-
-    def __init__(self) -> None:
-        self.addresses: dict[str, dict[int, str]] = {}  # device -> address -> category
-        self.host_bytes: dict[str, int] = {}
-        self._host_seen: set[int] = set()
-
-    def add(self, tensor: Any, category: str) -> int:
-        """Notes one tensor; returns the bytes of its elements, 0 where it has none of its own."""
-        try:
-            tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor's shard
-            device = tensor.device
-            if device.type == "cpu":
-                storage = tensor.untyped_storage()
-                address, size = storage.data_ptr(), storage.nbytes()
-                if address and address not in self._host_seen:
-                    self._host_seen.add(address)
-                    self.host_bytes[category] = self.host_bytes.get(category, 0) + size
-            elif device.type != "meta":
-                address = tensor.data_ptr()
-                if address:
-                    key = f"{device.type}:{device.index or 0}"
-                    self.addresses.setdefault(key, {}).setdefault(address, category)
-            return int(tensor.numel() * tensor.element_size())
-        except _NO_ADDRESS:
-            return 0
-
-
 class Walk:
-    """One walk over what was discovered."""
+    """One walk over what was discovered: the tensors of each category, found with little Python in between."""
 
     def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self.owned = Owned()
-        self._seen: set[int] = set()
-        self._sizes: dict[int, tuple[str, int]] = {}
+        self._tensor = torch.Tensor
+        self._plain = {torch.Tensor, torch.nn.Parameter}
+        self._parameters: list[Any] = []
+        self._gradients: list[Any] = []
+        self._buffers: list[Any] = []
+        self._state: list[Any] = []
 
     def roots(self, roots: Iterable[Any]) -> None:
-        """Parameters with their gradients, then buffers, of root modules."""
-        for root in roots:
-            for parameter in root.parameters():
-                self._parameter(parameter)
-        for root in roots:
-            for buffer in root.buffers():
-                self.owned.add(buffer, "buffers")
+        """Parameters with their gradients, and buffers, of root modules."""
+        parameters: list[Any] = []
+        buffers: list[Any] = []
+        waiting, seen = list(roots), set()
+        while waiting:
+            module = waiting.pop()
+            if module is None or id(module) in seen:
+                continue
+            seen.add(id(module))
+            held = module.__dict__
+            if held.get("_parameters"):
+                parameters.extend(held["_parameters"].values())
+            if held.get("_buffers"):
+                buffers.extend(held["_buffers"].values())
+            if held.get("_modules"):
+                waiting.extend(held["_modules"].values())
+        self._buffers += [buffer for buffer in buffers if buffer is not None]
+        self._add([parameter for parameter in parameters if parameter is not None])
 
     def optimizers(self, optimizers: Iterable[Any]) -> None:
         """Parameters that only an optimizer holds, and the state."""
+        known = set(map(id, self._parameters))
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self._parameter(parameter)
+                self._add([parameter for parameter in group["params"] if id(parameter) not in known])
             for state in list(optimizer.state.values()):
-                self._state(state, 0)
+                for value in list(state.values()) if isinstance(state, dict) else (state,):
+                    if isinstance(value, self._tensor):
+                        self._state.append(value)
+                    else:
+                        self._add_state(value, 1)
 
-    def _parameter(self, parameter: Any) -> None:
-        if id(parameter) in self._seen:
-            return
-        self._seen.add(id(parameter))
-        self.owned.add(parameter, "parameters")
+    def _add(self, parameters: list[Any]) -> None:
+        self._parameters += parameters
         # Asking a tensor that is not a leaf for its gradient prints a warning into the program's output.
-        gradient = parameter.grad if parameter.is_leaf else None
-        if gradient is not None:
-            self._gradient(gradient)
+        gradients = [parameter.grad for parameter in parameters if parameter.is_leaf]
+        self._gradients += [gradient for gradient in gradients if gradient is not None]
 
-    def _gradient(self, gradient: Any) -> None:
-        if gradient.is_sparse:
-            self.owned.add(gradient._values(), "gradients")
-            self.owned.add(gradient._indices(), "gradients")
-        else:
-            self.owned.add(gradient, "gradients")
+    def _add_state(self, value: Any, depth: int) -> None:
+        if isinstance(value, self._tensor):
+            self._state.append(value)
+        elif depth < _STATE_DEPTH and isinstance(value, (dict, list, tuple)):
+            for item in list(value.values()) if isinstance(value, dict) else value:
+                self._add_state(item, depth + 1)
 
-    def _state(self, value: Any, depth: int) -> None:
-        if isinstance(value, self._torch.Tensor):
-            self.owned.add(value, "optimizer_state")
-        elif depth < _STATE_DEPTH and isinstance(value, dict):
-            for item in list(value.values()):
-                self._state(item, depth + 1)
-        elif depth < _STATE_DEPTH and isinstance(value, (list, tuple)):
-            for item in value:
-                self._state(item, depth + 1)
+    def _categories(self) -> tuple[tuple[str, list[Any]], ...]:
+        """From the one that counts least to the one that counts most where tensors share memory."""
+        return (
+            ("optimizer_state", self._state),
+            ("buffers", self._buffers),
+            ("gradients", self._gradients),
+            ("parameters", self._parameters),
+        )
+
+    def addresses(self) -> dict[int, str]:
+        """Address -> category of every tensor, those of the host too.
+
+        No two devices share an address, nor a device and the host: CUDA and ROCm have one address space.
+        """
+        found: dict[int, str] = {}
+        for category, tensors in self._categories():
+            found.update(dict.fromkeys(self._addresses_of(tensors), category))
+        found.pop(0, None)  # what has no memory
+        return found
+
+    def _addresses_of(self, tensors: list[Any]) -> list[int]:
+        if self._plain.issuperset(map(type, tensors)):
+            try:
+                return list(map(self._tensor.data_ptr, tensors))
+            except _NO_ADDRESS:
+                pass  # one of them: found out below
+        found = []
+        for tensor in tensors:
+            for part in _parts(tensor):
+                try:
+                    found.append(part.data_ptr())
+                except _NO_ADDRESS:
+                    continue
+        return found
+
+    def host_bytes(self) -> dict[str, int]:
+        """Bytes in host memory by category, each storage once."""
+        seen: set[int] = set()
+        totals: dict[str, int] = {}
+        for category, tensors in reversed(self._categories()):
+            for part in itertools.chain.from_iterable(map(_parts, tensors)):
+                try:
+                    if not part.is_cpu:
+                        continue
+                    storage = part.untyped_storage()
+                    address, size = storage.data_ptr(), storage.nbytes()
+                except _NO_ADDRESS:
+                    continue
+                if address and address not in seen:
+                    seen.add(address)
+                    totals[category] = totals.get(category, 0) + size
+        return totals
+
+
+def _parts(tensor: Any) -> tuple[Any, ...]:
+    """The tensors that hold a tensor's memory: a DTensor's shard, a sparse tensor's values and indices."""
+    try:
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        return (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
+    except _NO_ADDRESS:
+        return ()
 
 
 def describe(torch: Any, roots: list[Any], optimizers: list[Any], steps: dict[int, int], now_ns: int) -> Model:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 from .blocks import BlockReader, Blocks
 from .budget import Budget
 from .classify import Births, host_categories
-from .identity import Owned, Walk
+from .identity import Walk
 from .inventory import Inventory
 from .phases import Phases
 from .readings import Readings
@@ -52,6 +52,7 @@ class Looks:
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
         self._cost_ns = 0.0
         self._spent_ns = 0  # on the step under way
+        self._looked_ns = -1  # when the phase began whose beginning was looked at last
         self._looking = True
         self._certain = True  # every boundary since the last look was looked at
         self._host_at_forward: Optional[int] = None
@@ -62,6 +63,7 @@ class Looks:
         was_looking, self._looking = self._looking, self._budget.allows(self._cost_ns, now_ns)
         if self._looking and not (was_looking and self._certain):
             # What is there before the step begins is not of this step; in which phase it was born is not known.
+            self._certain = False
             self._look("", phases, now_ns, phases.ended, finished=False)
             self._certain = True
 
@@ -83,6 +85,7 @@ class Looks:
         looks = self._look(kind, phases, now_ns, born_in, finished=finished)
         for device, look in looks.items():
             self._latest[(device, kind)] = look
+        self._looked_ns = phases.since_ns
         return looks
 
     def latest(self, device: str, boundary: str) -> Optional[Look]:
@@ -103,11 +106,10 @@ class Looks:
             return {}
         begun = time.perf_counter_ns()
         try:
-            owned = self._walk()
             if self._readings.on_host:
-                looks = self._at_host(kind, phases, now_ns, owned)
+                looks = self._at_host(kind, phases, now_ns)
             else:
-                looks = self._at_devices(phases, now_ns, owned, born_in, finished)
+                looks = self._at_devices(phases, now_ns, born_in, finished)
         finally:
             self._lock.release()
         spent = time.perf_counter_ns() - begun
@@ -116,22 +118,29 @@ class Looks:
         self._spent_ns += spent
         return looks
 
-    def _walk(self) -> Owned:
+    def _walk(self) -> Walk:
         walk = Walk(self._torch)
-        with self._torch._C.DisableTorchFunctionSubclass():
-            walk.roots(self._inventory.roots.modules())
-            walk.optimizers(self._inventory.optimizers())
-        return walk.owned
+        walk.roots(self._inventory.roots.modules())
+        walk.optimizers(self._inventory.optimizers())
+        return walk
 
-    def _at_devices(self, phases: Phases, now_ns: int, owned: Owned, born_in: str, finished: bool) -> dict[str, Look]:
+    def _owned(self) -> dict[int, str]:
+        with self._torch._C.DisableTorchFunctionSubclass():
+            return self._walk().addresses()
+
+    def _owned_on_host(self) -> dict[str, int]:
+        with self._torch._C.DisableTorchFunctionSubclass():
+            return self._walk().host_bytes()
+
+    def _at_devices(self, phases: Phases, now_ns: int, born_in: str, finished: bool) -> dict[str, Look]:
         blocks = self._read_blocks()
         if blocks is None:
             self._certain = False
             return {}
-        looks = {}
+        owned, looks = self._owned(), {}
         for device, found in blocks.items():
             categories = self._births_of(device).classify(
-                found, owned.addresses.get(device, {}), born_in, certain=self._certain, step_ended=finished
+                found, owned, born_in, certain=self._certain, step_ended=finished
             )
             looks[device] = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes)
         return looks
@@ -151,7 +160,7 @@ class Looks:
             self._reader = BlockReader(self._torch)
         return self._reader.read()
 
-    def _at_host(self, kind: str, phases: Phases, now_ns: int, owned: Owned) -> dict[str, Look]:
+    def _at_host(self, kind: str, phases: Phases, now_ns: int) -> dict[str, Look]:
         counters = self._readings.devices[0]
         allocated = counters.read().get("allocated_bytes")
         if allocated is None:
@@ -161,7 +170,7 @@ class Looks:
         born = 0
         if kind == "backward_start" and self._host_at_forward is not None:
             born = allocated - self._host_at_forward
-        categories = host_categories(allocated, owned.host_bytes, born)
+        categories = host_categories(allocated, self._owned_on_host(), born)
         return {counters.device: Look(now_ns, phases.phase, phases.step, categories, None, allocated)}
 
     def between(self, phases: Phases, now_ns: int) -> dict[str, Look]:
@@ -170,8 +179,10 @@ class Looks:
         Where the phase's beginning was looked at, everything born since was born in it.
         """
         phase, begun_by = phases.phase, phases.begun_by
-        if not (self._looking and self._certain and begun_by) or self._readings.on_host:
+        if not (self._looking and self._certain) or self._readings.on_host:
             return {}
+        if phases.since_ns != self._looked_ns:
+            return {}  # the training's thread is just at the boundary, or passed it without a look
         if self._cost_ns and not self._budget.allows(self._cost_ns / _BOUNDARIES_A_STEP, now_ns):
             return {}
         if not self._lock.acquire(blocking=False):
