@@ -42,7 +42,7 @@ def paint(screen: Screen[Any], widgets: Iterable[Lines], look: Look) -> int:
     placed: list[tuple[Span, Row]] = []
     count = 0
     for widget in widgets:
-        if not widget.is_mounted or not widget.display or not widget.size:
+        if not widget.is_mounted or not widget.display:
             continue
         spans = widget.take_changes()
         if not spans:

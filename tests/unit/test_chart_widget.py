@@ -24,7 +24,7 @@ def test_changed_cells_add_up_to_the_picture_of_a_full_rebuild(seed: int, step_s
 
     async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
         chart = app.monitor.chart
-        sheet = list(chart._drawn())
+        sheet = list(chart._drawn(*chart.size))
         written = 0
         frames = 120
         for frame in range(frames):

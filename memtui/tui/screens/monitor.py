@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Optional
@@ -35,19 +36,16 @@ if TYPE_CHECKING:
     from memtui.tui.program import ProgramTab
     from memtui.tui.widgets.output import OutputPane
 
-#: The chart is looked at so often; the figures every second time, since nobody reads ten numbers a second.
-TICK_S = 0.1
-VIEW_EVERY = 2
-
-#: Columns of the chart that are shorter are looked at every time.
+#: Between two looks at the feed: nobody reads more than five numbers a second. Columns of the chart that are shorter
+#: than FAST_CELL_NS are looked at every FAST_S.
+LOOK_S, FAST_S = 0.2, 0.1
 FAST_CELL_NS = 400_000_000
 
-#: Without anything new, the state ("no frame for 3 s") is looked at once in so many ticks.
-IDLE_EVERY = 10
+#: Without anything new, the state ("no frame for 3 s") is looked at so often.
+IDLE_S = 1.0
 
 #: Of the time, drawing takes at most this share: a slow machine or terminal gets fewer frames.
 SHARE = 0.2
-
 
 #: Lines that are no longer needed are given back after so long.
 STEADY_S = 5.0
@@ -91,12 +89,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.tab = "memory"
         self.frames_drawn = 0
         self.program_tab: ProgramTab | None = None
-        self._tick_count = 0
         self._revision: tuple[object, ...] = ()
-        self._next_allowed = 0.0
+        self._looked_at = 0.0
         self._planned: object = None
         self._cursor_before: int | None = None
-        self._asked_before: object = None
         self._evidence_wanted = 0
         self._fewer_since: float | None = None
         self.header = Header(look, id="header")
@@ -131,7 +127,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._name_tabs()
         self.refresh_view()
         self._arrange()
-        self.set_interval(TICK_S, self.tick)
+        self.run_worker(self._look(), name="look")
         self.app.app_resume_signal.subscribe(self, self._resumed_app)
         if self.feed.replay:
             self.keys.replay = self.header.replay = True
@@ -146,39 +142,42 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     # Drawing
 
+    async def _look(self) -> None:
+        # A task, and no timer of Textual's, whose every tick goes through three queues of messages.
+        while True:
+            began = time.monotonic()
+            if self.is_current and not self.has_class("-small"):
+                self.tick()
+            took = time.monotonic() - began
+            period = FAST_S if self.tab == "memory" and self._fast else LOOK_S
+            await asyncio.sleep(max(period - took, took / SHARE - took))
+
     def tick(self) -> None:
-        """Looks at the feed, and draws what changed; skipped while the last one's cost is not made up for."""
-        began = time.monotonic()
-        if began < self._next_allowed or not self.is_current or self.has_class("-small"):
-            return
-        self._tick_count += 1
-        self.draw_changes()
-        took = time.monotonic() - began
-        if took * (1 / SHARE) > TICK_S:
-            self._next_allowed = began + took / SHARE
+        """Looks at the feed, and draws what changed."""
+        session = self.feed.session
+        wait = IDLE_S if (id(session), session.revision) == self._revision else LOOK_S
+        due = time.monotonic() - self._looked_at > wait - FAST_S / 2
+        self._draw(view=due and self.timeline.paused_ns is None, chart=due or self._fast)
+
+    @property
+    def _fast(self) -> bool:
+        return self.chart.cell_ns() < FAST_CELL_NS
 
     def draw_changes(self, *, force: bool = False) -> None:
-        """Brings every visible part up to date."""
-        session = self.feed.session
-        revision = (id(session), session.revision)
-        new = revision != self._revision
-        due = self._tick_count % (VIEW_EVERY if new else IDLE_EVERY) == 0
-        # A column that lasts long needs no ten looks a second; one of a few frames does.
-        chart_due = due or force or self.chart.cell_ns() < FAST_CELL_NS
-        looked = force or (due and self.timeline.paused_ns is None)
-        if looked:
-            self._revision = revision
+        """Brings every visible part up to date at once; with `force` the figures too."""
+        self._draw(view=force, chart=True)
+
+    def _draw(self, *, view: bool, chart: bool) -> None:
+        if view:
             self.refresh_view()
-        if self.tab == "memory" and (self.timeline.paused_ns is None or force):
+        elif chart and self.timeline.paused_ns is None:
             self._feed_chart()
         self.header.status = self.status.line(self.view, self.figures.cursor)
         shown: list[Lines] = [self.header, self.keys]
         if self.tab == "memory":
-            asked = (self.timeline.window, self.chart.input.fit)
-            if chart_due or asked != self._asked_before:
+            if chart:
                 shown.append(self.chart)
-            self._asked_before = asked
-            if looked or self.figures.cursor != self._cursor_before:
+            if view or self.figures.cursor != self._cursor_before:
                 shown += [self.figures, self.bar, self.evidence, self.event_strip]
             self._cursor_before = self.figures.cursor
         elif self.tab == "events":
@@ -189,6 +188,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def refresh_view(self) -> None:
         """Asks the analysis anew and hands its answer to the parts."""
         session = self.feed.session
+        self._revision, self._looked_at = (id(session), session.revision), time.monotonic()
         if not self.device_chosen and (self.device in (None, "host") or session.device(self.device or "") is None):
             self.device = session.default_device()
         self.timeline.device = self.device or "host"
@@ -430,7 +430,3 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def _resumed_app(self, _: object) -> None:
         # Textual takes the terminal back as it was, which after a shell's prompt it is not.
         self.app.refresh(layout=True)
-
-    @on(events.ScreenResume)
-    def _resumed(self) -> None:
-        self._next_allowed = 0.0

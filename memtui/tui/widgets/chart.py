@@ -67,7 +67,7 @@ class Chart(Lines):
         self.input = ChartInput()
         self.phase_strip = False
         self._tracks = (Track(), Track(), Track())
-        self._drawn_columns: dict[int, tuple[Cell, tuple[str, str]]] = {}
+        self._drawn_columns: dict[int, tuple[tuple[Column, ...], tuple[str, str]]] = {}
         self._drawn_for: tuple[object, ...] = ()
         self._scale: Scale | None = None
         self._top_before = 0
@@ -185,7 +185,7 @@ class Chart(Lines):
         return result
 
     def _choose_scale(self, rows: int, *figures: list[Column]) -> Scale:
-        highest = max((column[1] for columns in figures for column in columns if column), default=0)
+        highest = max([column[1] for columns in figures for column in columns if column], default=0)
         capacity = next((rule.value_bytes for rule in self.input.rules if rule.key == "capacity"), None)
         predicted = max((rule.value_bytes for rule in self.input.rules if rule.key != "capacity"), default=0)
         wanted = max(highest, predicted)
@@ -226,18 +226,21 @@ class Chart(Lines):
             self._drawn_for = drawn_for
             self._drawn_columns.clear()
         allocated, reserved, device = figures
-        held, kept = self._drawn_columns, {}
+        held = self._drawn_columns
+        kept: dict[int, tuple[tuple[Column, ...], tuple[str, str]]] = {}
         texts, styles = [], []
-        reserved_before = device_before = None
+        reserved_before: Column = None
+        device_before: Column = None
         for place in range(cells):
             left, right = 2 * place, 2 * place + 1
-            reserved_now = _line_row(reserved[right] or reserved[left], top, height)
-            device_now = _line_row(device[right] or device[left], top, height)
-            cell = Cell(allocated[left], allocated[right], reserved_now, reserved_before, device_now, device_before)
+            reserved_now, device_now = reserved[right] or reserved[left], device[right] or device[left]
+            source = (allocated[left], allocated[right], reserved_now, reserved_before, device_now, device_before)
             reserved_before, device_before = reserved_now, device_now
             entry = held.get(first + place)
-            if entry is None or entry[0] != cell:
-                entry = (cell, cell_module.column(cell, behind, top, height, glyphs))
+            if entry is None or entry[0] != source:
+                lines = (_line_row(column, top, height) for column in source[2:])
+                cell = Cell(source[0], source[1], *lines)
+                entry = (source, cell_module.column(cell, behind, top, height, glyphs))
             kept[first + place] = entry
             texts.append(entry[1][0])
             styles.append(entry[1][1])

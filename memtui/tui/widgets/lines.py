@@ -39,12 +39,13 @@ class Lines(Widget):
 
     def take_changes(self) -> list[Span]:
         """Draws again; the cells that differ from what was drawn before, in the widget's own coordinates."""
-        source = self.source()
-        if source is not None and self._rows and (source, self.size) == self._drawn_from:
+        source, (width, height) = self.source(), self.size
+        made_from = (source, width, height)
+        if source is not None and self._rows and made_from == self._drawn_from:
             return []
-        self._drawn_from = (source, self.size)
+        self._drawn_from = made_from
         before = self._rows
-        rows = self._drawn()
+        rows = self._drawn(width, height)
         if len(before) != len(rows):
             return [Span(y, 0, len(row.text)) for y, row in enumerate(rows)]
         return [span for y, row in enumerate(rows) for span in changes(y, before[y], row)]
@@ -63,10 +64,11 @@ class Lines(Widget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows as they were last drawn: Textual's own cache of lines would be stale after a direct write."""
-        if len(self._rows) != self.size.height or (self._rows and len(self._rows[0].text) != self.size.width):
-            self._drawn()
+        width, height = self.size
+        if len(self._rows) != height or (self._rows and len(self._rows[0].text) != width):
+            self._drawn(width, height)
         strips = [self._strip(y) for y in crop.line_range]
-        if crop.column_span != (0, self.size.width):
+        if crop.column_span != (0, width):
             return [strip.crop(*crop.column_span) for strip in strips]
         return strips
 
@@ -76,10 +78,9 @@ class Lines(Widget):
 
     def lines(self) -> list[str]:
         """The text of the rows, for tests and for copying."""
-        return [row.text for row in (self._rows or self._drawn())]
+        return [row.text for row in (self._rows or self._drawn(*self.size))]
 
-    def _drawn(self) -> list[Row]:
-        width, height = self.size
+    def _drawn(self, width: int, height: int) -> list[Row]:
         rows = [fit(row, width) for row in self.draw(width, height)[:height]] if width and height else []
         blank = fit(EMPTY, width)
         rows.extend([blank] * (height - len(rows)))
