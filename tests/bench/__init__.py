@@ -1,0 +1,1 @@
+"""Benchmarks against the numbers that memtui holds: `python -m tests.bench [NAME ...]`."""

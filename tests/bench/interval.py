@@ -1,0 +1,33 @@
+"""How sure a median is: a bootstrap over what was measured in pairs."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median and where 95 of 100 repetitions would have found it."""
+
+    median: float
+    low: float
+    high: float
+
+    def has(self, value: float) -> bool:
+        """Whether the median is not told from `value`."""
+        return self.low <= value <= self.high
+
+    def text(self, scale: float, digits: int = 1, sign: str = "+") -> str:
+        """In units of which `scale` make one."""
+        shown = [f"{number * scale:{sign}.{digits}f}" for number in (self.median, self.low, self.high)]
+        return f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def interval(values: Sequence[float], rounds: int = 2000, seed: int = 1) -> Interval:
+    """The median of `values`, resampled `rounds` times."""
+    chance = random.Random(seed)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(rounds))
+    return Interval(statistics.median(values), medians[rounds // 40], medians[-rounds // 40])

@@ -1,0 +1,61 @@
+"""What a training process holds in memory, at two moments; prints JSON.
+
+    memory.py SECONDS
+
+Bytes after training for SECONDS, and again once the agent, if there is one, has all the history that it ever keeps.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from typing import Any
+
+import training
+
+_DAY_NS = 86_400_000_000_000
+
+
+def private_bytes() -> int:
+    """What would be free if this process were not there. Source: the kernel's smaps_rollup."""
+    gc.collect()
+    total = 0
+    with open("/proc/self/smaps_rollup") as file:
+        for line in file:
+            if line.startswith(("Private_Clean:", "Private_Dirty:")):
+                total += 1024 * int(line.split()[1])
+    return total
+
+
+def fill(agent: Any) -> int:
+    """Gives the history a frame for every tenth of a second of a day; how many it keeps."""
+    history = agent._history
+    message = history._tiers[0][-1][2]
+    begun = time.monotonic_ns()
+    # Frames of a viewer's size that share nothing, as they come from the encoder.
+    for place in range(_DAY_NS // 100_000_000):
+        history.append(begun + place * 100_000_000, place % 9973, message[:-1] + message[-1:])
+    return len(history)
+
+
+def main() -> None:
+    """Trains, and measures."""
+    _, step = training.make(12)
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end:
+        step()
+        time.sleep(0.05)
+    result: dict[str, Any] = {"after": private_bytes(), "kept": 0}
+    agent = sys.modules.get("_memtui_agent_of_this_process")
+    if agent is not None:
+        agent._tick = lambda *_: None
+        result["kept"] = fill(agent)
+    result["full"] = private_bytes()
+    result["modules"] = sorted({name.partition(".")[0] for name in sys.modules})
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
