@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Between two looks at the feed: nobody reads more than five numbers a second. Columns of the chart that are shorter
 #: than FAST_CELL_NS are looked at every FAST_S.
 LOOK_S, FAST_S = 0.2, 0.1
-FAST_CELL_NS = 400_000_000
+FAST_CELL_NS = 250_000_000
 
 #: Without anything new, the state ("no frame for 3 s") is looked at so often.
 IDLE_S = 1.0
