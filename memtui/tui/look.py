@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from rich.color import ColorSystem
+from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -24,6 +25,32 @@ _SYSTEMS = {
 }
 
 
+class Code(NamedTuple):
+    """A style in parts of an escape sequence: attributes ("1;3"), foreground, background; empty is the terminal's."""
+
+    attributes: str
+    foreground: str
+    background: str
+
+    @property
+    def blank(self) -> tuple[str, bool]:
+        """What of it a space shows: the background, and whether it is reversed."""
+        return self.background, "7" in self.attributes
+
+    def after(self, before: Code | None) -> str:
+        """The sequence that leads to this style from another, as short as may be; None is an unknown state."""
+        if before == self:
+            return ""
+        if before is None or before.attributes != self.attributes or not self.foreground or not self.background:
+            return "\x1b[" + ";".join(("0", *(part for part in self if part))) + "m"
+        parts = []
+        if before.foreground != self.foreground:
+            parts.append(self.foreground)
+        if before.background != self.background:
+            parts.append(self.background)
+        return "\x1b[" + ";".join(parts) + "m"
+
+
 @dataclass(frozen=True)
 class Look:
     """A theme and its characters, ready to draw with."""
@@ -32,7 +59,7 @@ class Look:
     glyphs: Glyphs
     color_system: str = "truecolor"
     styles: Mapping[str, Style] = field(default_factory=dict, compare=False, repr=False)
-    codes: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    codes: Mapping[str, Code] = field(default_factory=dict, compare=False, repr=False)
 
     def text(self, text: str) -> str:
         """Text in characters that the terminal has."""
@@ -49,13 +76,14 @@ class Look:
         A row comes with the screen column of its first cell in `Span.start` already taken off: see `Lines.placed`.
         """
         parts: list[str] = []
-        current = ""
+        current: Code | None = None
         for span, row in rows:
             parts.append(f"\x1b[{span.y + 1};{span.start + 1}H")
             for text, role in runs(row, 0, len(row.text)):
                 code = self.codes[role]
-                if code != current:
-                    parts.append(code)
+                # A space shows no foreground: between columns of the chart that saves most of the bytes.
+                if code is not current and not (current and text.isspace() and code.blank == current.blank):
+                    parts.append(code.after(current))
                     current = code
                 parts.append(text)
         parts.append("\x1b[0m")
@@ -78,10 +106,22 @@ def make(colors: Colors, glyphs: Glyphs, color_system: str | None = "truecolor")
     return Look(colors, glyphs, color_system or "none", styles, codes)
 
 
-def _code(style: Style, system: ColorSystem) -> str:
-    before = style.render("x", color_system=system).partition("x")[0]
-    # Each begins from nothing, so that no attribute of the one before stays.
-    return "\x1b[0;" + before[2:] if before else "\x1b[0m"
+def _code(style: Style, system: ColorSystem) -> Code:
+    def part(color: Color | None, *, foreground: bool) -> str:
+        return "" if color is None else ";".join(color.downgrade(system).get_ansi_codes(foreground))
+
+    attributes = [
+        number
+        for number, wanted in (
+            ("1", style.bold),
+            ("2", style.dim),
+            ("3", style.italic),
+            ("4", style.underline),
+            ("7", style.reverse),
+        )
+        if wanted
+    ]
+    return Code(";".join(attributes), part(style.color, foreground=True), part(style.bgcolor, foreground=False))
 
 
 def textual_theme(colors: Colors) -> Theme:

@@ -157,7 +157,7 @@ def test_a_spike_is_in_the_picture_at_every_zoom(seed: int, span: int) -> None:
 
 def test_the_window_grows_with_the_session() -> None:
     window = Window()
-    assert [SPANS[window.index(age * SECOND)] for age in (0, 29, 31, 61, 10_000)] == [30, 30, 60, 120, 120]
+    assert [SPANS[window.index(age * SECOND)] for age in (0, 59, 61, 10_000)] == [60, 60, 120, 120]
 
 
 def test_moving_the_cursor_moves_the_window_only_at_its_edges() -> None:

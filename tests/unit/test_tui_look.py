@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pyte
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memtui.tui import palette, roles
 from memtui.tui.glyphs import ASCII, UNICODE, detect, plain
 from memtui.tui.look import choose, make
 from memtui.tui.palette import contrast
+from memtui.tui.rows import Row, Span
 from memtui.tui.styles import styles
 from memtui.wire.frames import CATEGORIES, PHASES
 
@@ -43,14 +47,13 @@ def test_no_theme_without_colour_has_one() -> None:
         assert style.bgcolor is None
     look = make(palette.DARK, UNICODE, None)
     assert look.colors.mono
-    assert not any(part in "".join(look.codes.values()) for part in ("38;", "48;"))
+    assert all(not code.foreground and not code.background for code in look.codes.values())
 
 
 def test_sixteen_colours_are_used_as_such() -> None:
     look = make(palette.DARK, UNICODE, "standard")
     assert look.colors is palette.SIXTEEN
-    assert "38;2" not in "".join(look.codes.values())
-    assert "38;5" not in "".join(look.codes.values())
+    assert not [code for code in look.codes.values() if ";" in code.foreground + code.background]
 
 
 @pytest.mark.parametrize(
@@ -100,3 +103,28 @@ def test_glyphs_are_one_cell_wide() -> None:
         for name, value in vars(glyphs).items():
             if isinstance(value, str) and name not in ("name", "ellipsis"):
                 assert len(value) == 1, name
+
+
+ROW = st.lists(st.tuples(st.sampled_from("ab ⣿"), st.sampled_from([" ", *ROLES])), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("system", [None, "standard", "256", "truecolor"])
+@given(rows=st.lists(ROW, min_size=1, max_size=4))
+def test_what_is_written_is_what_was_meant(system: str | None, rows: list[list[tuple[str, str]]]) -> None:
+    """GIVEN rows of any roles WHEN a terminal reads their sequence THEN each cell has its own character and style."""
+    look = make(palette.DARK, UNICODE, system)
+    made = [Row("".join(cell[0] for cell in row), "".join(cell[1] for cell in row)) for row in rows]
+    screen = pyte.Screen(60, 6)
+    stream = pyte.Stream(screen)
+    alone = pyte.Screen(60, 6)
+    stream.feed(look.sequence([(Span(y, 2, 2 + len(row.text)), row) for y, row in enumerate(made)]))
+    for y, row in enumerate(made):
+        for x, (text, role) in enumerate(zip(*row)):
+            pyte.Stream(alone).feed("\x1b[0m" + look.sequence([(Span(y, 2 + x, 3 + x), Row(text, role))]))
+    for y in range(6):
+        for x in range(60):
+            shown, meant = screen.buffer[y][x], alone.buffer[y][x]
+            assert shown.data == meant.data
+            assert (shown.bg, shown.reverse) == (meant.bg, meant.reverse)
+            if shown.data != " ":
+                assert shown == meant

@@ -8,7 +8,7 @@ from typing import Optional
 from .scale import DEFAULT_SPAN, SPANS
 
 #: How a young session's window grows until it has its usual length.
-FIRST_SPANS = (SPANS.index(30), SPANS.index(60), DEFAULT_SPAN)
+FIRST_SPANS = (SPANS.index(60), DEFAULT_SPAN)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from memtui.tui.program import ProgramTab
     from memtui.tui.widgets.output import OutputPane
 
-#: Between two looks at the feed: nobody reads more than five numbers a second. Columns of the chart that are shorter
+#: Between two looks at the feed: nobody reads more than four numbers a second. Columns of the chart that are shorter
 #: than FAST_CELL_NS are looked at every FAST_S.
-LOOK_S, FAST_S = 0.2, 0.1
+LOOK_S, FAST_S = 0.25, 0.1
 FAST_CELL_NS = 250_000_000
 
 #: Without anything new, the state ("no frame for 3 s") is looked at so often.
