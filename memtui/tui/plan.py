@@ -30,7 +30,7 @@ def plan(width: int, height: int, legend: int, evidence: int) -> Plan:
     The least important goes first: gaps, then evidence, events and the legend; never the chart and the bar.
     """
     body = max(0, height - Header.HEIGHT - 1)
-    figures = WIDE if width >= 110 else NARROW if width >= 64 else 0
+    figures = WIDE if width >= 110 else NARROW if width >= 66 else 0
     if body < 10:
         bar = 1 if body >= 5 else 0
         return Plan(max(0, body - bar), figures, bar, 0, 0, 0, False)
