@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import weakref
-from dataclasses import replace
 from typing import Any, Optional
 
 from ..wire import codec
@@ -90,6 +89,7 @@ class Agent:
                 thread = threading.Thread(target=self._run, name="memtui-agent", daemon=True)
                 thread.start()
                 self._thread = thread
+            self.observer.awake = True
         except RuntimeError:
             return  # the interpreter is shutting down, or the system has no threads left: nothing to watch with
         finally:
@@ -170,13 +170,14 @@ class Agent:
 
     def _tick(self, server: Server, now: int, late_ns: int) -> None:
         observer = self.observer
+        begun = time.thread_time_ns() if observer.samples else 0
         while observer.samples:
             sample = observer.samples.popleft()
             self._latest.update(sample.looks)
             self._emit(
                 server,
                 Frame(
-                    sequence=0,
+                    sequence=self._next(),
                     time_ns=sample.time_ns,
                     late_ns=0,
                     step=sample.step,
@@ -186,8 +187,11 @@ class Agent:
                     step_since_ns=sample.step_since_ns,
                     last_step_ns=sample.last_step_ns,
                     boundary=sample.boundary,
+                    agent_cpu_ns=time.thread_time_ns(),
                 ),
             )
+        if begun:
+            observer.readings.spend(time.thread_time_ns() - begun)
         phases = observer.phases
         phase, phase_since_ns = observer.place()
         looks = observer.looks.between(phases, now)
@@ -204,7 +208,7 @@ class Agent:
         self._emit(
             server,
             Frame(
-                sequence=0,
+                sequence=self._next(),
                 time_ns=now,
                 late_ns=late_ns,
                 step=phases.step,
@@ -213,6 +217,7 @@ class Agent:
                 devices=tuple(devices),
                 step_since_ns=phases.step_since_ns,
                 last_step_ns=phases.last_step_ns,
+                agent_cpu_ns=time.thread_time_ns(),
             ),
         )
         self._tell(server)
@@ -247,9 +252,11 @@ class Agent:
             **figures,
         )
 
-    def _emit(self, server: Server, frame: Frame) -> None:
+    def _next(self) -> int:
         self._sequence += 1
-        frame = replace(frame, sequence=self._sequence, agent_cpu_ns=time.thread_time_ns())
+        return self._sequence
+
+    def _emit(self, server: Server, frame: Frame) -> None:
         message = codec.encode(frame)
         height = max((device.allocated_bytes or device.rss_bytes or 0 for device in frame.devices), default=0)
         self._history.append(frame.time_ns, height, message)

@@ -18,33 +18,29 @@ class Inventory:
     def __init__(self, torch: Any, events: deque[Event]) -> None:
         self.roots = Roots()
         self.model: Optional[Model] = None
+        self.references: dict[int, Any] = {}  # to optimizers, by their id
+        self.steps: dict[int, int] = {}  # of each optimizer
+        self.scanned = False
         self._torch, self._events = torch, events
-        self._optimizers: dict[int, Any] = {}
-        self._steps: dict[int, int] = {}
         self._described: Any = None
-        self._scanned = False
 
     def meet(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
         key = id(optimizer)
-        if key not in self._optimizers or self._optimizers[key]() is not optimizer:
-            self._optimizers[key] = discovery.reference(optimizer)
-            self._steps[key] = 0
+        if key not in self.references or self.references[key]() is not optimizer:
+            self.references[key] = discovery.reference(optimizer)
+            self.steps[key] = 0
             self._described = None
-
-    def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
-        self._steps[id(optimizer)] = self._steps.get(id(optimizer), 0) + 1
 
     def optimizers(self) -> list[Any]:
         """The optimizers that are alive."""
-        return [found for found in (reference() for reference in list(self._optimizers.values())) if found is not None]
+        return [found for found in (reference() for reference in list(self.references.values())) if found is not None]
 
     def discover(self, phases: Phases, now_ns: int) -> None:
         """Scans the heap, once, for what nothing announced."""
-        if self._scanned:
+        if self.scanned:
             return
-        self._scanned = True
+        self.scanned = True
         found = discovery.scan(self._torch)
         for optimizer in found.optimizers:
             self.meet(optimizer)
@@ -53,20 +49,20 @@ class Inventory:
             "pause_ns": found.pause_ns,
             "objects": found.objects,
             "roots": len(self.roots.modules()),
-            "optimizers": len(self._optimizers),
+            "optimizers": len(self.references),
         }
         self._events.append(Event("discovery", now_ns, phases.step, phases.phase, figures=figures))
         self.describe(phases, now_ns)
 
     def describe(self, phases: Phases, now_ns: int) -> None:
         """Makes a new description where something has changed since the last."""
-        stepped = sum(1 for steps in self._steps.values() if steps)
-        state = (self.roots.revision, len(self._optimizers), stepped)
+        stepped = sum(1 for steps in self.steps.values() if steps)
+        state = (self.roots.revision, len(self.references), stepped)
         if state == self._described:
             return
         before, self._described = self.model, state
         with self._torch._C.DisableTorchFunctionSubclass():
-            self.model = describe(self._torch, self.roots.modules(), self.optimizers(), self._steps, now_ns)
+            self.model = describe(self._torch, self.roots.modules(), self.optimizers(), self.steps, now_ns)
         made = _state_bytes(self.model) - (_state_bytes(before) if before is not None else 0)
         if stepped and made > 0:
             figures = {"state_bytes": made, "parameter_bytes": sum(self.model.parameter_bytes.values())}
@@ -75,8 +71,8 @@ class Inventory:
     def forget(self) -> None:
         """In a forked child: the modules stay known, the rest is found again."""
         self.model = self._described = None
-        self._scanned = False
-        self._steps.clear()
+        self.scanned = False
+        self.steps.clear()
 
 
 def _state_bytes(model: Model) -> int:

@@ -16,7 +16,7 @@ from .phases import Phases
 from .readings import Readings
 
 #: At most this share of the training's time goes into categories.
-_SHARE, _BURST_NS = 0.0035, 60_000_000
+_SHARE, _BURST_NS = 0.0025, 60_000_000
 _BOUNDARIES_A_STEP = 6
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})

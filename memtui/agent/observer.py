@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import re
 import sys
 import threading
 import time
@@ -53,6 +54,8 @@ class Observer:
         self._remove_backward: Any = None
         self._ends: deque[int] = deque()
         self._untraced = _Untraced(self)
+        self._set_eval_frame: Any = getattr(self._untraced.evaluation, "set_eval_frame", _no_eval_frame)
+        self._compiling = _tracing_test(torch)
         self._begin()
 
     def _begin(self) -> None:
@@ -63,6 +66,7 @@ class Observer:
         self.looks = Looks(self.torch, self.inventory, self.readings, lock, now)
         self._thread: Optional[int] = None
         self._sampling = True
+        self.awake = False  # set once the agent's thread runs
 
     # -- putting in place and taking away ---------------------------------
 
@@ -105,62 +109,74 @@ class Observer:
 
     def _parameter(self, module: Any, _name: str, _parameter: Any) -> None:
         if not self._dead:
-            with self._untraced():
+            with self._untraced:
                 self.inventory.roots.parameter(module)
 
     def _child(self, parent: Any, _name: str, child: Any) -> None:
         if not self._dead:
-            with self._untraced():
+            with self._untraced:
                 self.inventory.roots.child(parent, child)
 
+    # What follows runs at every step, when the training has just emptied the processor's caches: each further Python
+    # function then costs some 4 µs, so what is short and usual is written out.
+
     def _forward(self) -> None:
-        if not self._dead and not self._compiling() and self._mine():
-            with self._untraced():
-                self.boundary("forward_start")
+        if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
+            self.boundary("forward_start")
 
     def _backward_started(self) -> bool:
-        if self._dead or not self._mine():
+        if self._dead or (_thread.get_ident() != self._thread and not self._mine()):
             return False
-        with self._untraced():
-            self.boundary("backward_start")
+        self.boundary("backward_start")
         return True
 
     def _optimizer_started(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not self._dead and not self._compiling() and self._mine():
-            with self._untraced():
-                self.inventory.meet(optimizer)
-                self.boundary("optimizer_start", optimizer)
+        if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
+            self.boundary("optimizer_start", optimizer)
 
     def _optimizer_ended(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if self._compiling() or not self._mine():
+        if self._compiling() or (_thread.get_ident() != self._thread and not self._mine()):
             return
-        with self._untraced():
-            if not self._dead:
-                self.inventory.stepped(optimizer)
-                self.boundary("optimizer_end", optimizer)
-            elif self._unloading:
+        if not self._dead:
+            self.boundary("optimizer_end", optimizer)
+        elif self._unloading:
+            with self._untraced:
                 self._take_out()
-
-    def _compiling(self) -> bool:
-        # Inside a traced function there is nothing to note, and noting would become part of the graph.
-        return bool(self.torch.compiler.is_compiling())
 
     # -- boundaries ----------------------------------------------------------
 
     def boundary(self, kind: str, optimizer: Any = None) -> None:
-        """A boundary was reached; reads what the budget allows."""
-        backward = self._settle()
-        now = time.monotonic_ns()
-        finished = self.phases.boundary(kind, now, id(optimizer) if optimizer is not None else 0)
-        if finished is None:
-            return
-        self._wake()
-        if self.phases.trains:
-            self.inventory.discover(self.phases, now)
-        if self._sampling:
-            self._sample(kind, now, "backward" if backward else self.phases.ended, finished)
-        if finished:
-            self._plan()
+        """A boundary was reached; reads what the budget allows. Raises nothing of the agent's own."""
+        # As _Untraced does, without its functions.
+        callback = self._set_eval_frame(None) if "torch._dynamo" in sys.modules else _NOT_TRACED
+        try:
+            key, inventory, phases = 0, self.inventory, self.phases
+            if optimizer is not None:
+                key = id(optimizer)
+                if kind == "optimizer_end":
+                    inventory.steps[key] = inventory.steps.get(key, 0) + 1
+                elif key not in inventory.references or inventory.references[key]() is not optimizer:
+                    inventory.meet(optimizer)
+            backward = self._settle() if self._ends else False
+            now = time.monotonic_ns()
+            finished = phases.boundary(kind, now, key)
+            if finished is None:
+                return
+            if not self.awake:
+                self._wake()
+            if phases.trains and not inventory.scanned:
+                inventory.discover(phases, now)
+            if self._sampling:
+                self._sample(kind, now, "backward" if backward else phases.ended, finished)
+            if finished and (self._sampling or now >= self.readings.due_ns):
+                self._plan()
+        except Exception as error:  # no error of the agent's reaches the program
+            if not _own(error):
+                raise
+            self.fail(error)
+        finally:
+            if callback is not _NOT_TRACED:
+                self._set_eval_frame(callback)
 
     def _settle(self) -> bool:
         """Takes in the ends of backward passes since the last boundary, which were only noted when they came.
@@ -248,8 +264,8 @@ class _Untraced:
         self._observer = observer
         self._frames: list[Any] = []
         dynamo = getattr(observer.torch._C, "_dynamo", None)
-        self._evaluation: Any = getattr(dynamo, "eval_frame", None)
-        skip = getattr(self._evaluation, "skip_code", None)
+        self.evaluation: Any = getattr(dynamo, "eval_frame", None)
+        skip = getattr(self.evaluation, "skip_code", None)
         if skip is not None:
             for function in (
                 WatchedHooks.__bool__,
@@ -258,27 +274,23 @@ class _Untraced:
                 Observer._optimizer_ended,
                 Observer._parameter,
                 Observer._child,
-                Observer._compiling,
                 Observer._mine,
                 Observer._backward_started,
-                _Untraced.__call__,
+                Observer.boundary,
                 _Untraced.__enter__,
                 _Untraced.__exit__,
             ):
                 skip(function.__code__)
 
-    def __call__(self) -> _Untraced:
-        return self
-
     def __enter__(self) -> None:
         # torch.compile looks at every Python frame that runs while its callback is set.
-        traces = "torch._dynamo" in sys.modules and self._evaluation is not None
-        self._frames.append(self._evaluation.set_eval_frame(None) if traces else _NOT_TRACED)
+        traces = "torch._dynamo" in sys.modules and self.evaluation is not None
+        self._frames.append(self.evaluation.set_eval_frame(None) if traces else _NOT_TRACED)
 
     def __exit__(self, kind: Any, error: Optional[BaseException], _trace: Any) -> bool:
         callback = self._frames.pop()
         if callback is not _NOT_TRACED:
-            self._evaluation.set_eval_frame(callback)
+            self.evaluation.set_eval_frame(callback)
         if error is None or not isinstance(error, Exception) or not _own(error):
             return False
         self._observer.fail(error)
@@ -286,6 +298,18 @@ class _Untraced:
 
 
 _NOT_TRACED = object()
+
+
+def _no_eval_frame(_callback: Any) -> Any:
+    return _NOT_TRACED
+
+
+def _tracing_test(torch: Any) -> Any:
+    """What torch.compile takes for True while it traces: there is nothing to note, and noting would become part of
+    the graph. The shorter of two where there are two.
+    """
+    version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
+    return torch.compiler.is_dynamo_compiling if version >= (2, 4) else torch.compiler.is_compiling
 
 
 def _own(error: BaseException) -> bool:

@@ -38,6 +38,7 @@ class Phases:
         self._stepped_inside = False
         self._recent: deque[int] = deque(maxlen=_CYCLE_WINDOW)
         self._stepped: set[int] = set()
+        self._only: Optional[int] = None  # the one optimizer of the whole window
         self._explicit = False
         self.trains = False  # whether a backward pass was ever seen
         self._optimizes = False
@@ -98,6 +99,8 @@ class Phases:
             return None
         self._recent.append(optimizer)
         self._stepped.add(optimizer)
+        alone = len(self._recent) == _CYCLE_WINDOW and len(set(self._recent)) == 1
+        self._only = optimizer if alone else None
         if not self._stepped.issuperset(self._recent):
             return False
         self._stepped.clear()

@@ -12,7 +12,7 @@ from .counters import Backends, Figures
 from .peaks import StepPeaks
 from .phases import Phases
 
-#: At most this share of the training's time goes into counters at boundaries.
+#: At most this share of the training's time goes into counters at boundaries, and into sending what they say.
 _SHARE, _BURST_NS = 0.0015, 5_000_000
 #: Steps are read at their boundaries no oftener than this; more would be thrown away by the eye.
 _SPACING_NS = 250_000_000
@@ -43,7 +43,7 @@ class Readings:
         self._peaks: dict[str, StepPeaks] = {}
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
         self._cost_ns = 0.0
-        self._read_ns = 0
+        self.due_ns = 0  # no step is read before
         self._refreshed_ns = 0
         self._looked_ns = 0
 
@@ -54,9 +54,9 @@ class Readings:
 
     def due(self, now_ns: int) -> bool:
         """Whether the step that begins now may be read at its boundaries."""
-        if now_ns - self._read_ns < _SPACING_NS or not self._budget.allows(self._cost_ns, now_ns):
+        if now_ns < self.due_ns or not self._budget.allows(self._cost_ns, now_ns):
             return False
-        self._read_ns = now_ns
+        self.due_ns = now_ns + _SPACING_NS
         return True
 
     def refresh(self, now_ns: int, *, at_once: bool = False) -> None:
@@ -99,6 +99,10 @@ class Readings:
         self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
         self._budget.spend(spent)
         return readings
+
+    def spend(self, cost_ns: int) -> None:
+        """The agent's thread has spent this on what was read at boundaries."""
+        self._budget.spend(cost_ns)
 
     def end_step(self) -> None:
         """The program says that its step is over."""
