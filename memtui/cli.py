@@ -142,7 +142,7 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         parser.add_argument("--log", metavar="FILE", help="write every frame to FILE, a line of JSON each")
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", metavar="D", help="the device to show first: cuda:0, host")
-    parser.add_argument("--theme", help=argparse.SUPPRESS)
+    parser.add_argument("--theme", metavar="T", help="dark, light, colour-blind, contrast or no-colour")
 
 
 def _count(text: str) -> int:

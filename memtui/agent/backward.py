@@ -1,9 +1,10 @@
 """Sees backward passes begin and end, without a frame of its own on the program's stack.
 
-`torch.autograd` calls its `_engine_run_backward` by that name. The object that stands there hands out, for each call,
-a callable that is torch's own function, and that the interpreter drops when the call has returned or raised. Handing
-out tells the beginning. The end is told by a weak reference whose callback is made of C functions only: it notes the
-time. Python code there would be a place where an exception of a signal handler, a Ctrl-C, gets lost.
+`torch.autograd` calls its `_engine_run_backward` by that name (before 2.4, its engine's `run_backward`). The object that
+stands there hands out, for each call, a callable that is torch's own function, and that the interpreter drops when the
+call has returned or raised. Handing out tells the beginning. The end is told by a weak reference whose callback is made
+of C functions only: it notes the time. Python code there would be a place where an exception of a signal handler, a
+Ctrl-C, gets lost.
 """
 
 from __future__ import annotations
@@ -21,45 +22,78 @@ class _Pass(functools.partial):  # type: ignore[type-arg]
     """A partial that can be referred to weakly in every Python."""
 
 
-class WatchedBackward:
-    """Stands in for torch's `_engine_run_backward`.
+class _Passes:
+    """Hands out what runs a backward pass, and notes when it is dropped again.
 
     `started` is called when a pass begins, and says whether its end is wanted; `ends` receives the monotonic
     nanoseconds of each end.
     """
 
     def __init__(self, original: Any, started: Callable[[], bool], ends: deque[int]) -> None:
-        self.original = original
-        self._started = started
+        self.original, self.started = original, started
         self._references: set[Any] = set()
         clock = map(time.clock_gettime_ns, itertools.repeat(time.CLOCK_MONOTONIC))
         # next(iterator, reference): the reference that the callback is given is next's unused default.
         self._note = functools.partial(next, map(ends.append, clock))
-        functools.update_wrapper(self, original)
 
-    @property
-    def __call__(self) -> Any:
+    def hand_out(self) -> Any:
         if len(self._references) > 8:
             self._references = {reference for reference in self._references if reference() is not None}
         current = _Pass(self.original)
         # Held before the beginning is told: should an exception arrive in between, the end is told all the same.
         reference = weakref.ref(current, self._note)
         self._references.add(reference)
-        if not self._started():
+        if not self.started():
             self._references.discard(reference)  # a reference that is itself gone calls nothing
         return current
 
 
+class WatchedBackward:
+    """Stands in for torch's `_engine_run_backward`."""
+
+    def __init__(self, passes: _Passes) -> None:
+        self._passes = passes
+        functools.update_wrapper(self, passes.original)
+
+    @property
+    def __call__(self) -> Any:
+        return self._passes.hand_out()
+
+
+class WatchedEngine:
+    """Stands in for the engine object that torch before 2.4 calls without that function between."""
+
+    def __init__(self, engine: Any, passes: _Passes) -> None:
+        self._engine, self._passes = engine, passes
+
+    @property
+    def run_backward(self) -> Any:
+        """What runs the next pass."""
+        return self._passes.hand_out()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
 def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> Callable[[], None]:
     """Puts the watch in place; the result takes it out again, if nobody has put something over it since."""
-    original = torch.autograd._engine_run_backward
-    watched = WatchedBackward(original, started, ends)
-    torch.autograd._engine_run_backward = watched
+    holder: Any = torch.autograd
+    name, original = "_engine_run_backward", getattr(torch.autograd, "_engine_run_backward", None)
+    watched: Any
+    if original is not None:
+        passes = _Passes(original, started, ends)
+        watched = WatchedBackward(passes)
+    else:
+        holder, name = torch.autograd.Variable, "_execution_engine"
+        original = holder._execution_engine
+        passes = _Passes(original.run_backward, started, ends)
+        watched = WatchedEngine(original, passes)
+    setattr(holder, name, watched)
 
     def remove() -> None:
-        if torch.autograd._engine_run_backward is watched:
-            torch.autograd._engine_run_backward = original
-        watched._started = _unwanted
+        if holder.__dict__.get(name) is watched:
+            setattr(holder, name, original)
+        passes.started = _unwanted
 
     return remove
 

@@ -309,7 +309,9 @@ def _tracing_test(torch: Any) -> Any:
     the graph. The shorter of two where there are two.
     """
     version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
-    return torch.compiler.is_dynamo_compiling if version >= (2, 4) else torch.compiler.is_compiling
+    if version >= (2, 4):
+        return torch.compiler.is_dynamo_compiling
+    return torch.compiler.is_compiling if version >= (2, 3) else torch._utils.is_compiling
 
 
 def _own(error: BaseException) -> bool:
