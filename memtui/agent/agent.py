@@ -232,7 +232,7 @@ class Agent:
         figures = dict(reading.figures)
         classification: Optional[Classification] = None
         blocks: Optional[BlockSummary] = None
-        if look is not None:
+        if look is not None and look.possible(figures.get("allocated_bytes")):
             classification = aged(look.time_ns, now, look.phase, look.step, look.categories)
         newest = self._latest.get(reading.device)
         if newest is not None and newest.blocks is not None:

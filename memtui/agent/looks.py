@@ -40,6 +40,11 @@ class Look:
     blocks: Optional[Blocks]
     allocated_bytes: int
 
+    def possible(self, allocated_bytes: Optional[int]) -> bool:
+        """Whether what stays from step to step can all still be there; else the model has gone, and this is past."""
+        held = sum(self.categories.get(name, 0) for name in ("parameters", "buffers", "optimizer_state"))
+        return allocated_bytes is None or held <= allocated_bytes
+
 
 class Looks:
     """Decides which steps are looked at, and looks: on the training's thread at boundaries, on the agent's between."""
