@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import pathlib
 import signal
@@ -15,7 +14,8 @@ from collections.abc import Iterator
 from memtui.sources.program_launch import launch
 
 from . import surroundings
-from .interval import Interval, interval
+from .interval import interval
+from .programs.printing import TURN_STEPS
 from .report import Line
 from .terminal import Terminal
 
@@ -23,7 +23,7 @@ SECONDS = 15.0
 
 
 def bench() -> Iterator[Line]:
-    """Step times against the same program's when it prints into a pipe that is drained, in turns of half a second."""
+    """Step times against those of turns in which the program prints to another terminal, or a pipe, that is drained."""
     with surroundings.runtime_folder() as runtime:
         file = runtime / "steps"
         environment = {**surroundings.plain(), "MEMTUI_RUNTIME_DIR": str(runtime)}
@@ -45,11 +45,15 @@ def bench() -> Iterator[Line]:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(start.pid, signal.SIGKILL)
-        steps = [tuple(map(int, line.split())) for line in file.read_text().splitlines() if line.count(" ") == 2]
+        steps = [tuple(map(int, line.split())) for line in file.read_text().splitlines() if line.count(" ") == 3]
     for state, (begun, ended) in spans.items():
-        ratio = _ratio([step for step in steps if begun <= step[0] < ended])
+        turns = _turns([step for step in steps if begun <= step[2] < ended])
+        ratio = interval([turn[1] / turn[2] for turn in turns])
         met = ratio.has(1) or ratio.median < 1.01
-        yield Line(f"step time, {state}", f"{ratio.text(1, 3, '')} of the pipe's", "not told from 1, or < 1.01", met)
+        shown = f"{ratio.text(1, 3, '')} of a drained terminal's"
+        yield Line(f"20 ms step, {state}", shown, "not told from 1, or < 1.01", met)
+        shown = f"{interval([turn[1] / turn[0] for turn in turns]).text(1, 3, '')} of a drained pipe's"
+        yield Line(f"20 ms step, {state}", shown)
 
 
 def _wait() -> tuple[int, int]:
@@ -59,15 +63,13 @@ def _wait() -> tuple[int, int]:
     return begun, time.monotonic_ns()
 
 
-def _ratio(steps: list[tuple[int, ...]]) -> Interval:
-    """Of the blocks' medians, each with the one that follows it."""
-    blocks = [
-        (place, statistics.median(step[2] for step in block))
-        for place, block in ((place, list(block)) for place, block in itertools.groupby(steps, lambda step: step[1]))
-        if len(block) > 10
-    ]
-    pairs = [dict(pair) for pair in zip(blocks[::2], blocks[1::2]) if pair[0][0] != pair[1][0]]
-    return interval([pair[1] / pair[0] for pair in pairs])
+def _turns(steps: list[tuple[int, ...]]) -> list[dict[int, float]]:
+    """Of each whole turn the median step by place."""
+    found: dict[int, dict[int, list[int]]] = {}
+    for turn, place, _, took in steps:
+        found.setdefault(turn, {}).setdefault(place, []).append(took)
+    whole = [turn for turn in found.values() if sorted(map(len, turn.values())) == [TURN_STEPS] * 3]
+    return [{place: statistics.median(took) for place, took in turn.items()} for turn in whole]
 
 
 @contextlib.contextmanager

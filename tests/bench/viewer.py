@@ -18,6 +18,8 @@ from .report import Line, at_most
 from .terminal import Terminal
 
 SECONDS = 20.0
+#: From this age on the chart has the window that it keeps.
+AGE_SECONDS = 75.0
 PAINTS = 5
 _GPT = pathlib.Path(memtui.examples.__file__).with_name("gpt.py")
 
@@ -25,6 +27,7 @@ _GPT = pathlib.Path(memtui.examples.__file__).with_name("gpt.py")
 def bench() -> Iterator[Line]:
     """First paint, then processor time, traffic and memory; shown, paused and on another tab."""
     with surroundings.runtime_folder() as runtime, _training(runtime) as pid:
+        begun = time.monotonic()
         command = [sys.executable, "-m", "memtui", "attach", "--pid", str(pid)]
         environment = {**surroundings.plain(), "MEMTUI_RUNTIME_DIR": str(runtime)}
         _paint(command, environment)  # byte code and the disk's cache
@@ -34,6 +37,9 @@ def bench() -> Iterator[Line]:
         terminal = Terminal(command, environment)
         try:
             time.sleep(5)  # it has started, and has drawn the history
+            cpu, traffic = _watch(terminal, SECONDS / 2)
+            yield Line("a young session, whose chart moves fast", f"{cpu:.4f} s/s, {traffic / 1024:.2f} KB/s")
+            time.sleep(max(0.0, begun + AGE_SECONDS - time.monotonic()))
             cpu, traffic = _watch(terminal)
             yield at_most("processor time at 10 Hz, one process", cpu, 0.03, "s/s", 4)
             yield at_most("terminal traffic at 10 Hz", traffic / 1024, 16, "KB/s", 2)
