@@ -1,10 +1,10 @@
 """Sees backward passes begin and end, without a frame of its own on the program's stack.
 
 `torch.autograd` calls its `_engine_run_backward` by that name (before 2.4, its engine's `run_backward`). The object
-that stands there hands out, for each call, a callable that is torch's own function, and that the interpreter drops when the
-call has returned or raised. Handing out tells the beginning. The end is told by a weak reference whose callback is made
-of C functions only: it notes the time. Python code there would be a place where an exception of a signal handler, a
-Ctrl-C, gets lost.
+that stands there hands out, for each call, a callable that is torch's own function, and that the interpreter drops
+when the call has returned or raised. Handing out tells the beginning. The end is told by a weak reference whose
+callback is made of C functions only: it notes the time. Python code there would be a place where an exception of a
+signal handler, a Ctrl-C, gets lost.
 """
 
 from __future__ import annotations
