@@ -201,9 +201,8 @@ class Agent:
         for counters in observer.readings.devices:
             reading = observer.readings.read(counters, since, working=phase not in ("startup", "between"))
             now = time.monotonic_ns()
-            matching = looks.get(counters.device) or observer.looks.nearest(
-                counters.device, phase, reading.figures.get("allocated_bytes")
-            )
+            allocated = reading.figures.get("allocated_bytes")
+            matching = observer.looks.nearest(counters.device, phase, allocated, looks.get(counters.device))
             devices.append(self._device_frame(reading, {counters.device: matching} if matching else {}, now))
         self._emit(
             server,

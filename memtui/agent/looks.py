@@ -40,6 +40,10 @@ class Look:
     blocks: Optional[Blocks]
     allocated_bytes: int
 
+    def unexplained(self, allocated_bytes: int) -> int:
+        """Bytes of `allocated_bytes` that this look does not explain."""
+        return abs(allocated_bytes - self.allocated_bytes) + abs(self.categories.get("unattributed", 0))
+
     def possible(self, allocated_bytes: Optional[int]) -> bool:
         """Whether what stays from step to step can all still be there; else the model has gone, and this is past."""
         held = sum(self.categories.get(name, 0) for name in ("parameters", "buffers", "optimizer_state"))
@@ -97,13 +101,18 @@ class Looks:
         """What was found at the latest boundary of a kind."""
         return self._latest.get((device, boundary))
 
-    def nearest(self, device: str, phase: str, allocated_bytes: Optional[int]) -> Optional[Look]:
-        """Of the boundaries around `phase`, the latest look whose bytes are nearest to what is allocated."""
+    def nearest(
+        self, device: str, phase: str, allocated_bytes: Optional[int], now: Optional[Look] = None
+    ) -> Optional[Look]:
+        """Of the boundaries around `phase`, and a look of `now`, the one that leaves least unexplained.
+
+        Unexplained is what it had unattributed itself, and what is allocated beyond it or short of it.
+        """
         if allocated_bytes is None:
-            return None
-        found = [self._latest.get((device, kind)) for kind in _NEAREST.get(phase, ())]
+            return now
+        found = [now, *(self._latest.get((device, kind)) for kind in _NEAREST.get(phase, ()))]
         looks = [look for look in found if look is not None]
-        return min(looks, key=lambda look: abs(look.allocated_bytes - allocated_bytes), default=None)
+        return min(looks, key=lambda look: look.unexplained(allocated_bytes), default=None)
 
     def _look(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         if not self._lock.acquire(blocking=False):
