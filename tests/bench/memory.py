@@ -17,9 +17,9 @@ _MIB = 1 << 20
 
 
 def bench() -> Iterator[Line]:
-    """Private memory after a while and with a full history, and what was imported."""
+    """Anonymous memory after a while and with a full history, and what was imported."""
     pairs = [_pair() for _ in range(PAIRS)]
-    for name, key in ((f"private memory after {SECONDS} s", "after"), ("private memory with a full history", "full")):
+    for name, key in ((f"memory after {SECONDS} s", "after"), ("memory with a full history", "full")):
         added = [(observed[key] - without[key]) / _MIB for without, observed in pairs]
         note = f" ({min(added):.2f} to {max(added):.2f}, {PAIRS} pairs)"
         yield at_most(name, statistics.median(added), 4, "MiB", 2, note)
@@ -34,7 +34,7 @@ def _standard_library() -> set[str]:
 
 
 def _pair() -> tuple[dict[str, Any], dict[str, Any]]:
-    """At the same time: the processes share the libraries' pages alike."""
+    """At the same time: what else the machine does meets both."""
     command = [sys.executable, str(surroundings.PROGRAMS / "memory.py"), str(SECONDS)]
     with surroundings.runtime_folder() as runtime:
         children = [
