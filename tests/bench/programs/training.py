@@ -13,9 +13,9 @@ from memtui.examples.gpt import GPT
 Step = Callable[[], None]
 
 
-def make(layers: int, batch: int = 4, width: int = 768) -> tuple[Any, Step]:
+def make(layers: int, batch: int = 4, width: int = 384) -> tuple[Any, Step]:
     """A model of so many layers, and what trains it by a step."""
-    model = GPT(64, layers, width, 12, 256).cuda()
+    model = GPT(64, layers, width, 6, 256).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     tokens = torch.randint(0, 64, (batch, 256)).cuda()
 
