@@ -41,7 +41,7 @@ def measure(seconds: float, runtime: pathlib.Path) -> dict[str, Any]:
         threading.Thread(target=_drain, args=(runtime, child), daemon=True).start()
         assert child.stdout is not None
         report = child.stdout.read()
-    if child.returncode:
+    if child.wait():
         raise RuntimeError(f"the training ended with status {child.returncode}")
     result: dict[str, Any] = json.loads(report)
     return result

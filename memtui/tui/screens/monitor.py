@@ -93,7 +93,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._looked_at = 0.0
         self._planned: object = None
         self._cursor_before: int | None = None
-        self._evidence_wanted = 0
+        self._evidence_wanted = self._legend_wanted = 0
         self._fewer_since: float | None = None
         self.header = Header(look, id="header")
         self.chart = Chart(look, id="chart")
@@ -137,7 +137,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """Divides the lines anew."""
         width, height = self.app.size
         self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, "-small")
-        self._evidence_wanted = 0
+        self._evidence_wanted = self._legend_wanted = 0
         self._arrange()
 
     # Drawing
@@ -231,8 +231,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if not self.is_mounted or not width:
             return
         self._evidence_wanted = self._steady(self.evidence.wanted(width))
-        legend = self.bar.legend_height(width)
-        wanted = plan(width, height - self.header.extra(width), legend, self._evidence_wanted)
+        # The width of its figures changes with every look; a line that comes and goes would move the whole screen.
+        self._legend_wanted = max(self._legend_wanted, self.bar.legend_height(width))
+        wanted = plan(width, height - self.header.extra(width), self._legend_wanted, self._evidence_wanted)
         if wanted == self._planned:
             return
         self._planned = wanted
@@ -404,7 +405,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
     def show_device(self, name: str) -> None:
         """Shows a device of the process, from now on whatever happens."""
         self.device, self.device_chosen = name, True
-        self._evidence_wanted = 0
+        self._evidence_wanted = self._legend_wanted = 0
         self.draw_changes(force=True)
 
     # The mouse
