@@ -127,7 +127,9 @@ class Numbers(torch.utils.data.Dataset):
 def loader(method):
     data = torch.utils.data.DataLoader(Numbers(), 32, num_workers=2, multiprocessing_context=method)
     model = mlp().to(DEVICE)
-    train(model, 8, iter(data))
+    batches = iter(data)
+    train(model, 8, batches)
+    assert next(batches, None) is None  # its workers end here, and not in the interpreter's last moments
 
 
 def plain_mlp():
