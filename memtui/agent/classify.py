@@ -16,6 +16,9 @@ _BORN = {
     "optimizer": "temporaries",
 }
 
+#: Born in backward or in the optimizer, and looked at before gradients and state could be told apart.
+_UNDECIDED = "undecided"
+
 
 class Births:
     """Remembers of one device's unowned blocks in which phase they were born.
@@ -48,19 +51,22 @@ class Births:
         totals = dict.fromkeys(CATEGORIES, 0)
         births: dict[int, tuple[int, str]] = {}
         newborn = (0, born)
-        unowned = "unattributed" if undecided else born
+        if undecided:
+            born = _UNDECIDED
+        totals[_UNDECIDED] = 0
         for address, size in live.items():
             owner = owners.get(address)
             if owner is not None and sizes.get(address) == size:
                 totals[owner] += size
                 continue
             birth = known.get(address, newborn)
-            if birth[0] == size:
-                totals[birth[1]] += size
-            else:
+            if birth[0] != size:
                 birth = (size, born)
-                totals[unowned] += size
+            elif birth[1] == _UNDECIDED and owned is not None:
+                birth = (size, "temporaries")  # neither a gradient nor state, now that these are known
+            totals[birth[1]] += size
             births[address] = birth
+        totals["unattributed"] += totals.pop(_UNDECIDED)
         if step_ended and workspaces:
             self._find_workspaces(births, totals)
         self._known = births

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Optional
+
 from memtui.session.session import Session
 from memtui.wire.frames import CATEGORIES, Classification
 
@@ -9,29 +12,62 @@ from . import units
 from .policy import Policy
 
 
+@dataclass(frozen=True)
+class Leak:
+    """What is allocated at the beginning of each forward grows without end."""
+
+    bytes_per_step: float
+    first_step: int
+    last_step: int
+
+
+def find_leak(session: Session, device: str, policy: Policy) -> Optional[Leak]:
+    """A leak over the newest steps that were read, or None.
+
+    Bytes and blocks must both grow, as a growing batch makes more bytes and not more blocks at a forward's beginning,
+    and a warm-up rises and then stands still.
+    """
+    floors = list(session.floors(device))[-policy.growth_looks :]
+    if len(floors) < policy.growth_looks:
+        return None
+    first, last = floors[0], floors[-1]
+    grown = last.allocated_bytes - first.allocated_bytes
+    if grown <= policy.growth_share * last.allocated_bytes or last.step <= first.step:
+        return None
+    blocks = [floor.num_blocks for floor in floors if floor.num_blocks is not None]
+    if not _grows([floor.allocated_bytes for floor in floors]) or (len(blocks) == len(floors) and not _grows(blocks)):
+        return None
+    return Leak(grown / (last.step - first.step), first.step, last.step)
+
+
 def growth_line(session: Session, device: str, policy: Policy) -> str:
     """What grows, in one line; empty while too few steps were looked at.
 
     Only looks at the same place of different steps are compared: within a step everything comes and goes. The forward's
-    beginning is best, for gradients have gone by then and activations are not there yet. A category
-    grows where it never fell and rose at every look but a few; a warm-up rises and then stands still, so the newest
-    looks must rise too.
+    beginning is best, for gradients have gone by then and activations are not there yet. A category grows where it
+    never fell and rose at every look but a few; a warm-up rises and then stands still, so the newest looks must rise
+    too.
     """
-    looks = _comparable(session.looks(device))
-    if len(looks) < policy.growth_looks:
-        return ""
-    looks = looks[-policy.growth_looks :]
-    first, last = looks[0], looks[-1]
-    names = [name for name in CATEGORIES if name in last.categories]
-    growing = [name for name in names if _grows([look.categories.get(name, 0) for look in looks])]
-    steps = last.step - first.step
-    if not growing:
-        return f"nothing grows: steps {first.step:,} to {last.step:,} compared in {last.phase}"
+    leak = find_leak(session, device, policy)
     said = []
-    for name in growing:
+    if leak is not None:
+        size = units.size(round(leak.bytes_per_step))
+        said.append(
+            f"allocated grows {size} a step (steps {leak.first_step:,} to {leak.last_step:,}, before each forward)"
+        )
+    looks = _comparable(session.looks(device))[-policy.growth_looks :]
+    if len(looks) < policy.growth_looks:
+        return said[0] if said else ""
+    first, last = looks[0], looks[-1]
+    for name in CATEGORIES:
         grown = last.categories.get(name, 0) - first.categories.get(name, 0)
-        said.append(f"{name.replace('_', ' ')} +{units.size(grown)}")
-    return f"{', '.join(said)} over the last {steps:,} steps, at every look; the rest does not grow"
+        if grown > policy.growth_share * last.allocated_bytes and _grows(
+            [look.categories.get(name, 0) for look in looks]
+        ):
+            said.append(f"{name.replace('_', ' ')} +{units.size(grown)}")
+    if said:
+        return f"{', '.join(said)}; looked at in steps {first.step:,} to {last.step:,}"
+    return f"nothing grows: steps {first.step:,} to {last.step:,} compared in {last.phase}"
 
 
 def _comparable(looks: tuple[tuple[Classification, int], ...]) -> list[Classification]:

@@ -10,6 +10,7 @@ from . import units
 from .events import event_text, latest_oom
 from .forecast import Forecast
 from .fragmentation import Holes
+from .growth import find_leak
 from .ladder import Ladder
 from .policy import Policy
 from .text import clean, phase_words
@@ -38,6 +39,9 @@ def _judge(
     if session.device_frame(device) is None:
         return _without_agent(ladder)
     level, text = _fit(ladder, forecast, holes, policy)
+    growing = _growing(session, device, forecast, policy) if level != "bad" else ""
+    if growing:
+        level, text = "warning", f"{growing} · {text}"
     retries = [
         event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
     ]
@@ -47,6 +51,16 @@ def _judge(
             f"{text} · {len(retries)} allocation retries in the last minute: the device is full now and then",
         )
     return level, text
+
+
+def _growing(session: Session, device: str, forecast: Forecast, policy: Policy) -> str:
+    leak = find_leak(session, device, policy)
+    if leak is None or forecast.headroom_bytes is None:
+        return ""
+    left = round(forecast.headroom_bytes / leak.bytes_per_step)
+    if not 0 <= left < policy.growth_steps:
+        return ""
+    return f"grows {units.size(round(leak.bytes_per_step))} a step: full in about {left:,} steps"
 
 
 def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tuple[Level, str]:

@@ -61,7 +61,9 @@ def _private(folder: pathlib.Path) -> pathlib.Path:
     if info.st_uid != os.geteuid():
         raise PathError("belongs to another user")
     if info.st_mode & 0o077:
-        os.chmod(folder, 0o700)
+        if not folder.name.startswith("memtui"):
+            raise PathError(f"open to others (mode {info.st_mode & 0o7777:o}); chmod 700 it, or choose another")
+        os.chmod(folder, 0o700)  # one of ours, opened by a umask or by hand
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PathError("not writable")
     return folder

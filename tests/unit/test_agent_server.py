@@ -110,3 +110,14 @@ def test_the_folder_is_private_and_a_bad_one_is_named(
         assert reason in other.trouble
         assert other.trouble
         other.close()
+
+
+def test_a_folder_of_the_user_is_not_closed_to_others(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared folder given as the place for sockets is refused, and its mode stays as it was."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(shared))
+    with pytest.raises(paths.PathError, match="chmod 700"):
+        paths.runtime_folder()
+    assert shared.stat().st_mode & 0o7777 == 0o1777

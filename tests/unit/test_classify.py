@@ -65,6 +65,21 @@ def test_what_backward_is_making_is_not_told_apart_before_its_end() -> None:
     assert classify(births, blocks(512, 1024), owned, "backward") == {"parameters": 512, "gradients": 1024}
 
 
+def test_gradients_stay_untold_until_they_can_be_read() -> None:
+    """Also at a second look in mid-phase; what then is no gradient is a temporary."""
+    births = Births(frozenset())
+    start = 1 << 40
+    classify(births, blocks(512), {start: "parameters"}, "forward")
+    for _ in range(3):
+        assert classify(births, blocks(512, 1024, 256), None, "backward") == {"parameters": 512, "unattributed": 1280}
+    owned = {start: "parameters", start + 512: "gradients"}
+    assert classify(births, blocks(512, 1024, 256), owned, "between") == {
+        "parameters": 512,
+        "gradients": 1024,
+        "temporaries": 256,
+    }
+
+
 def test_a_workspace_is_one_that_outlives_its_step() -> None:
     births = Births(frozenset({WORKSPACE}))
     assert classify(births, blocks(WORKSPACE), {}, "forward") == {"activations": WORKSPACE}

@@ -51,7 +51,40 @@ def test_a_leak_grows() -> None:
     """Up at every look."""
     line = growth_line(looked_at([MIB * step for step in range(20)]).session, "cuda:0", DEFAULT)
 
-    assert line.startswith("activations +11.0 MiB over the last 11 steps")
+    assert line.startswith("activations +11.0 MiB; looked at in steps 8 to 19")
+
+
+def floors(sizes: list[int], blocks_held: list[int]) -> Run:
+    run = Run()
+    for step, (size, held) in enumerate(zip(sizes, blocks_held)):
+        run.driver(size + GIB, size)
+        run.frame(size, step=2 * step, boundary="forward_start", num_blocks=held)
+    return run
+
+
+def test_a_leak_speaks_in_the_verdict() -> None:
+    """Bytes and blocks grow at every forward's beginning: so much a step, and full in so many."""
+    sizes = [4 * GIB + 128 * MIB * step for step in range(20)]
+    run = floors(sizes, list(range(100, 120)))
+
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert view.growth.startswith("allocated grows 64.0 MiB a step (steps 16 to 38")
+    assert view.verdict.level == "warning"
+    assert view.verdict.text.startswith("grows 64.0 MiB a step: full in about ")
+
+
+def test_larger_batches_and_warm_ups_are_no_leak() -> None:
+    """More bytes in as many blocks, and what rises and then stands still."""
+    larger = floors([4 * GIB + 128 * MIB * step for step in range(20)], [100] * 20)
+    warm = floors(
+        [4 * GIB + 128 * MIB * min(step, 9) for step in range(20)], [100 + min(step, 9) for step in range(20)]
+    )
+
+    for run in (larger, warm):
+        view = build_view(run.session, "cuda:0", run.now_ns)
+        assert "grows" not in view.growth
+        assert "full in" not in view.verdict.text
 
 
 def test_a_warm_up_does_not_grow() -> None:
