@@ -134,6 +134,36 @@ def test_columns_kept_up_to_date_are_no_worse_than_columns_made_anew(seed: int, 
                 assert max(near) >= cheap[1] >= max(exact)
 
 
+def test_a_window_that_ended_before_the_newest_sample_moves_on() -> None:
+    series, track = Series(), Track()
+    for second in range(151):
+        series.append(second * SECOND, 100 + second)
+    end = 150 * SECOND
+    track.columns(series, 0, 100, SECOND, end)
+    assert track.columns(series, 60, 100, SECOND, end) == Track().columns(series, 60, 100, SECOND, end)
+
+
+#: How far the window moves, how wide it is, how many samples come meanwhile.
+_MOVES = st.tuples(st.integers(-40, 90), st.sampled_from((100, 100, 100, 7, 1)), st.integers(0, 20))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(_MOVES, min_size=1, max_size=12), st.integers(0, 200), st.sampled_from((1, 2)))
+def test_columns_kept_are_those_asked_for_anew(moves: list[tuple[int, int, int]], begun: int, step_s: int) -> None:
+    """GIVEN samples that still come WHEN the window goes anywhere in any size THEN nothing shows of where it was."""
+    series, track = Series(), Track()
+    second = first = 0
+    for move, count, more in moves:
+        first += move
+        for _ in range(more + (0 if second else begun)):
+            series.append(second * SECOND, 1_000 + second * 7919 % 1_000)
+            second += 1
+        step = step_s * SECOND
+        kept = track.columns(series, first, count, step, second * SECOND)
+        assert len(kept) == count
+        assert kept == Track().columns(series, first, count, step, second * SECOND)
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.sampled_from(SPANS))
 def test_a_spike_is_in_the_picture_at_every_zoom(seed: int, span: int) -> None:

@@ -44,8 +44,9 @@ class Track:
         if not same or not 0 <= shift < count or len(self._raw) != count or self._newest_ns is None:
             self._raw = series.window(first * step_ns, (first + count) * step_ns, count)
         else:
-            # Samples only ever come after the newest one; its own column may have grown.
-            changed = max(0, min(self._newest_ns // step_ns - first, count))
+            # Samples only ever come after the newest one; its own column may have grown. What the window did not
+            # reach before is asked for too: it may have ended before the newest sample.
+            changed = max(0, min(self._newest_ns // step_ns - first, count - shift))
             del self._raw[:shift]
             if changed < count:
                 start = first + changed
