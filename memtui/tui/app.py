@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, Optional
 
+from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from . import glyphs as glyph_sets
 from . import palette
@@ -32,6 +35,10 @@ class Outcome:
     """How the interface was left: the program still runs, was stopped from here, or had ended by itself."""
 
     kind: Literal["detach", "stop", "ended"]
+
+
+class DisplayFailed(ValueError):
+    """The app broke; the message is one line for the user. The program is as it was."""
 
 
 class MemtuiApp(App[Outcome], inherit_bindings=False):
@@ -135,6 +142,18 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         """Stops the sources."""
         if self._started:
             await self.feed.stop()
+
+    @property
+    def failure(self) -> Exception | None:
+        """What the app broke on, if it did."""
+        error = self._exception
+        return error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
+
+    def _fatal_error(self) -> None:
+        # In place of Textual's pages of source text with everybody's local variables.
+        if os.environ.get("MEMTUI_DEBUG") == "1":
+            self._exit_renderables.append(Text(traceback.format_exc()))
+        self._close_messages_no_wait()
 
     def action_redraw(self) -> None:
         """Draws everything again: after a suspension, or when something else wrote on the terminal."""
@@ -250,9 +269,22 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 def run_app(
     feed: Feed, *, build: Optional[BuildView] = None, theme: str | None = None, device: str | None = None
 ) -> Outcome:
-    """Shows a feed until the user leaves; ValueError for an unknown theme."""
+    """Shows a feed until the user leaves; ValueError for an unknown theme, DisplayFailed where the app breaks."""
     if sys.version_info < (3, 10):
         # There widgets take the loop of the moment they are made; an earlier asyncio.run has left none behind.
         asyncio.set_event_loop(asyncio.new_event_loop())
     app = MemtuiApp(feed, build=build, theme=theme, device=device)
-    return app.run() or Outcome("detach")
+    outcome = app.run()
+    if app.failure is not None:
+        raise DisplayFailed(failure_text(app.failure, feed)) from app.failure
+    return outcome or Outcome("detach")
+
+
+def failure_text(error: Exception, feed: Feed) -> str:
+    """One line for an app that broke: of what, and what has become of the program."""
+    what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+    parts = [f"the display failed ({what})"]
+    pid, program = feed.session.pid, feed.program
+    if pid and not feed.replay and feed.session.end is None and (program is None or program.running):
+        parts.append(f"process {pid} goes on, memtui attach --pid {pid} shows it again")
+    return "; ".join([*parts, "MEMTUI_DEBUG=1 shows where"])

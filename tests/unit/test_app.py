@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from memtui.tui.app import MemtuiApp, Outcome
+from memtui.tui.app import DisplayFailed, MemtuiApp, Outcome, run_app
 from memtui.tui.picture import save
 from memtui.wire.frames import Event
 from tests.support.made_up import BEGUN_NS, SECOND, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
@@ -367,6 +368,52 @@ def test_a_terminal_that_becomes_too_small_says_so_and_comes_back(size: tuple[in
         assert any("device" in line and "▐" in line for line in lines)
 
     drive(MadeUpFeed(), test, size=size)
+
+
+SIZES = ((80, 24), (120, 40), (40, 10), (10, 3), (2, 1), (200, 50))
+
+
+@pytest.mark.parametrize("make", [lambda: MadeUpFeed(seconds=400), MadeUpRecording])
+def test_time_keys_and_sizes_in_any_order(make: Any) -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        chance = random.Random(7)
+        keys = ("home", "end", "pageup", "pagedown", "left", "right", "z", "x", "y", "p", "shift+left", "up", "down")
+        for width, height in (*SIZES, SIZES[0]):
+            await pilot.resize_terminal(width, height)
+            await pilot.press("home", "end", "pageup", "pagedown", *chance.choices(keys, k=6))
+            if not app.feed.replay:
+                app.feed.advance(1)  # type: ignore[attr-defined]
+            await settle(app, pilot)
+        await pilot.press("end")
+        assert app.monitor.chart.input.window.end_ns is None
+
+    drive(make(), test)
+
+
+def test_an_app_that_breaks_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """GIVEN a running program WHEN drawing fails THEN memtui fails with one line, and the program is left alone."""
+    feed = MadeUpFeed()
+    feed.program = MadeUpProgram()
+    monkeypatch.setattr(MemtuiApp, "run", lambda app: asyncio.run(app.run_async(headless=True)))
+
+    def broken(*_: object) -> None:
+        raise IndexError("list index\nout of range")
+
+    monkeypatch.setattr("memtui.tui.widgets.chart.Chart.draw", broken)
+    for debug in ("", "1"):
+        monkeypatch.setenv("MEMTUI_DEBUG", debug)
+        with pytest.raises(DisplayFailed) as raised:
+            run_app(feed)
+        assert str(raised.value) == (
+            "the display failed (IndexError: list index out of range); process 4242 goes on, "
+            "memtui attach --pid 4242 shows it again; MEMTUI_DEBUG=1 shows where"
+        )
+        captured = capfd.readouterr()
+        assert ("Traceback" in captured.err) == bool(debug)
+    assert feed.program.running
+    assert not [sent for sent in feed.program.sent if sent in ("interrupt", "kill")]
 
 
 def test_every_line_of_every_size_is_drawn_to_its_width() -> None:
