@@ -45,14 +45,14 @@ def attach(options: argparse.Namespace) -> int:
     return watch_lines(monitor, options)
 
 
-def watch_lines(monitor: Monitor, options: argparse.Namespace) -> int:
+def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
     """Prints lines on standard output until the process ends, enough are out, or Ctrl-C; 0."""
     from .headless import print_lines
 
     async def watch() -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, *more_signals):
             loop.add_signal_handler(number, stopped.set)
         await print_lines(monitor, None if options.quiet else sys.stdout, options.frames, options.device, stopped)
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import pathlib
+import re
 import signal
 import sys
+import tempfile
+from typing import BinaryIO, Optional
 
 import memtui.examples
+from memtui.analysis.text import clean
 from memtui.cli import CommandError
 from memtui.sources.monitor import Monitor
-from memtui.sources.program import LaunchFailed
+from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart
+from memtui.sources.program_connection import ProgramConnection, wait_for_exit
+from memtui.supervisor import messages
+from memtui.supervisor.messages import Kind
 
 from .attach import watch_lines
 from .program import with_agent
@@ -20,6 +28,8 @@ from .run import launch_failed, open_log, run_in_app
 from .screen import wants_app
 
 _LABEL = "gpt.py (demo)"
+_LAST_WORDS_BYTES = 65_536
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -50,31 +60,45 @@ def _on_virtual_gpu(env: dict[str, str], size: str) -> dict[str, str]:
 
 
 def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) -> int:
-    """Lines on standard output; what the training itself prints is left out."""
+    """Lines on standard output; what the training itself prints is left out, but for why it failed."""
     from memtui.sources.program_launch import launch
 
     log = open_log(options)
-    devnull = os.open(os.devnull, os.O_RDWR)
-    try:
-        start = launch(argv, env, os.getcwd(), pty=False, stdio=(devnull, devnull, 2))
-    except LaunchFailed as error:
-        raise launch_failed(error) from None
-    finally:
-        os.close(devnull)
-    monitor = Monitor(start.pid, supervised=True, log=log, label=_LABEL)
-    try:
-        watch_lines(monitor, options)
-    finally:
-        if monitor.program is not None and monitor.program.running:
-            _end(start.pid)
-    return 0
+    # Not this process's own standard error: whoever reads that waits until everybody has closed it.
+    with open(os.devnull, "r+b") as null, tempfile.TemporaryFile() as errors:
+        try:
+            start = launch(argv, env, os.getcwd(), pty=False, stdio=(null.fileno(), null.fileno(), errors.fileno()))
+        except LaunchFailed as error:
+            raise launch_failed(error) from None
+        monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL)
+        try:
+            watch_lines(monitor, options, (signal.SIGHUP,))
+        finally:
+            status = _end(start)
+        if status is None or status.shell_code == 0:
+            return 0
+        why = _last_error(errors)
+    raise CommandError(f"the training failed: {status}" + (f": {why}" if why else ""), status.shell_code)
 
 
-def _end(pid: int) -> None:
-    # It is a demo: nothing is lost with it.
+def _end(start: ProgramStart) -> Optional[ExitStatus]:
+    """Kills the training: it is a demo, nothing is lost with it. How it had ended before that, if it had."""
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        os.kill(pid, signal.SIGKILL)
+        with ProgramConnection(start.pid) as connection:
+            if connection.hello.exited:
+                return wait_for_exit(connection)
+            connection.send(messages.write(Kind.SIGNAL, signal=signal.SIGKILL, group=True))
+            wait_for_exit(connection)
+    except (ProgramError, OSError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(start.pid, signal.SIGKILL)
+    return None
+
+
+def _last_error(errors: BinaryIO) -> str:
+    """The line of a traceback that names the exception."""
+    errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, errors.tell() - _LAST_WORDS_BYTES))
+    lines = errors.read().decode(errors="replace").splitlines()
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return clean((named or [line for line in lines if line.strip()] or [""])[-1], 200)

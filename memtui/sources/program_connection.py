@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from types import TracebackType
 
-from memtui.sources.program import NotSupervised, ProtocolMismatch, check_peer, hello_frame, read_hello, socket_path
-from memtui.supervisor import framing
+from memtui.sources.program import (
+    ExitStatus,
+    NotSupervised,
+    ProtocolMismatch,
+    check_peer,
+    hello_frame,
+    read_exit,
+    read_hello,
+    socket_path,
+)
+from memtui.supervisor import framing, messages
+from memtui.supervisor.messages import Kind
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -85,3 +96,16 @@ class ProgramConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def wait_for_exit(connection: ProgramConnection) -> ExitStatus | None:
+    """Read until the program has ended; its status, which counts as collected, or None where the supervisor goes."""
+    while True:
+        frames = connection.receive()
+        if frames is None:
+            return None
+        for kind, payload in frames:
+            if kind == Kind.EXIT:
+                with contextlib.suppress(OSError):
+                    connection.send(messages.write(Kind.COLLECTED))
+                return read_exit(payload)

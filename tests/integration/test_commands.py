@@ -15,7 +15,9 @@ from memtui.cli import CommandError
 from memtui.commands.attach import check_process
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL
+from tests.support.programs import require_torch
 from tests.support.sessions import hello
+from tests.support.virtual_gpu import require_virtual_gpu
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2]
 
@@ -297,6 +299,33 @@ def test_the_list(env: dict[str, str], tmp_path: pathlib.Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(20)
+
+
+def test_a_demo_ends_its_training(env: dict[str, str]) -> None:
+    """Enough lines, or a reader that goes: nothing is left, and nobody holds the streams any longer."""
+    require_torch()
+    env = {**env, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+
+    done = memtui(env, "demo", "--frames", "2")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 2
+    deadline = time.monotonic() + 15
+    while os.listdir(env["MEMTUI_RUNTIME_DIR"]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [name for name in os.listdir(env["MEMTUI_RUNTIME_DIR"]) if name.startswith("run-")]
+
+
+def test_a_demo_that_does_not_fit_has_failed(env: dict[str, str]) -> None:
+    """One line says so, beside the lines that were asked for."""
+    require_virtual_gpu()
+
+    done = memtui(env, "demo", "--virtual-gpu", "1KiB")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("memtui: the training failed: exit code 1: ")
+    assert "out of memory" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_help_is_quick_and_complete(env: dict[str, str]) -> None:
