@@ -9,6 +9,7 @@ Knows nothing of memtui.
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import io
 import json
@@ -93,6 +94,7 @@ class Attention(nn.Module):
 
 
 def state():
+    gc.collect()  # when cyclic garbage goes is Python's to choose
     found = {
         "torch": hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()[:16],
         "python": hashlib.sha256(repr(random.getstate()).encode()).hexdigest()[:16],
