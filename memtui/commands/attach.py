@@ -9,24 +9,38 @@ import pathlib
 import pwd
 import signal
 import sys
+import time
 from typing import Optional
 
+from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
+from memtui.session.session import End
 from memtui.sources.agent_socket import AgentError, find_agent, probe
 from memtui.sources.monitor import Monitor
+from memtui.sources.program import NotSupervised, ProgramError
+from memtui.sources.program_state import ProgramState, program_state
 from memtui.sources.relatives import choose_agent
+from memtui.sources.sockets import find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
-from memtui.wire import paths
+from memtui.supervisor.messages import MessageError
 
 from .run import open_log
 from .screen import check_terminal, show, wants_app
 
 
 def attach(options: argparse.Namespace) -> int:
-    """Watches process `options.pid` until it ends or is left; 0 in both cases."""
+    """Watches process `options.pid` until it ends or is left: 0. A program's status where it had ended before."""
     pid: int = options.pid
-    supervised = pid in paths.find_sockets("run")
-    if not supervised or not _exists(pid):
+    try:
+        program = program_state(pid) if find_socket("run", pid) is not None else None
+    except NotSupervised:
+        program = None  # a socket that was left behind
+    except (ProgramError, MessageError) as error:
+        raise CommandError(str(error)) from None
+    if program is not None and program.ended:
+        return _show_end(program, options)
+    supervised = program is not None
+    if not supervised:
         check_process(pid)
     check_agent(pid, supervised)
     use_driver_of_process(pid)
@@ -43,6 +57,34 @@ def attach(options: argparse.Namespace) -> int:
         return 0
     monitor = Monitor(pid, supervised=supervised, collect=False, log=open_log(options))
     return watch_lines(monitor, options)
+
+
+def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
+    """What a program that has ended had written, and its status, which then need not be kept any longer."""
+    from memtui.sources.program_replay import replay_to
+
+    pid, log = program.start.pid, open_log(options)
+    app = wants_app(options)
+    if app:
+        check_terminal()
+        label = " ".join(program.start.argv)
+        show(Monitor(pid, supervised=True, collect=False, log=log, label=label), options)
+    sys.stdout.flush()
+    try:
+        status = replay_to(pid, 1)
+    except ProgramError as error:
+        raise CommandError(str(error)) from None
+    if status is None:
+        raise CommandError(f"the supervisor of process {pid} hung up")
+    if app:
+        return status.shell_code
+    end = End(time.monotonic_ns(), status.code if status.signal is None else -status.signal)
+    if log is not None:
+        log.end(end)
+        log.close()
+    if not options.quiet:
+        print(f"memtui: {end_text(end)}", flush=True)
+    return status.shell_code
 
 
 def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
@@ -102,10 +144,6 @@ def _status(pid: int) -> Optional[dict[str, str]]:
         return None
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: value.strip() for key, _, value in pairs}
-
-
-def _exists(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
 
 
 def _user(uid: int) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from memtui.session.session import Session
-from memtui.wire import codec, paths
+from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Hello, Refusal, Request
+
+from .sockets import find_socket
 
 _CONNECT_SECONDS = _PROBE_SECONDS = 3.0
 _GREETING_SECONDS = 10.0
@@ -32,14 +34,8 @@ class AgentRefused(AgentError):
 
 def find_agent(pid: int) -> Optional[pathlib.Path]:
     """The socket of the agent of process `pid`; None where there is none. Root finds those of other users too."""
-    found = paths.find_sockets("agent").get(pid)
-    if found is None and os.geteuid() == 0:
-        try:
-            owner = os.stat(f"/proc/{pid}").st_uid
-        except OSError:
-            return None
-        found = paths.find_sockets("agent", owner).get(pid) if owner else None
-    return found
+    found = find_socket("agent", pid)
+    return None if found is None else found.path
 
 
 def check_owner(path: pathlib.Path) -> None:

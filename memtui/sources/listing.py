@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import pwd
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 import psutil
 
-from memtui.wire import codec, paths
+from memtui.supervisor.messages import MessageError
+from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
 
 from .agent_socket import AgentError, check_greeting, check_owner
+from .program import ProgramError, find_program
+from .program_state import program_state
+from .sockets import all_sockets
 
 #: An agent answers within its period of 0.1 s; a stopped process never does.
 _ANSWER_SECONDS = 0.6
@@ -22,7 +27,7 @@ _ANSWER_SECONDS = 0.6
 
 @dataclass(frozen=True)
 class Listed:
-    """A process of the list; what is not known is None. `agent` is "yes", "no", or what is wrong with it."""
+    """A process of the list; what is not known is None. `agent` is "yes", "no", "ended", or what is wrong with it."""
 
     pid: int
     user: str
@@ -42,8 +47,8 @@ def list_processes() -> list[Listed]:
 
 
 async def _list() -> list[Listed]:
-    agents = _sockets("agent")
-    supervised = set(_sockets("run"))
+    agents = {pid: found.path for pid, found in all_sockets("agent").items()}
+    supervised = set(all_sockets("run"))
     # The driver may need a second to start: meanwhile the agents answer.
     driver = asyncio.get_running_loop().run_in_executor(None, _on_devices)
     answers = await asyncio.gather(*(_ask(path) for path in agents.values()))
@@ -52,7 +57,11 @@ async def _list() -> list[Listed]:
         base = _describe(pid)
         if base is not None:
             found[pid] = replace(base, supervised=pid in supervised, **answer)
-    for pid in supervised - set(found):
+    quiet = sorted(supervised - set(found))
+    for pid, ended in zip(quiet, await asyncio.gather(*(asyncio.to_thread(_ended, pid) for pid in quiet))):
+        if ended is not None:
+            found[pid] = ended
+            continue
         base = _describe(pid)
         if base is not None:
             found[pid] = replace(base, supervised=True, agent="not yet")
@@ -67,14 +76,25 @@ async def _list() -> list[Listed]:
     return [found[pid] for pid in sorted(found)]
 
 
-def _sockets(prefix: str) -> dict[int, pathlib.Path]:
-    found = paths.find_sockets(prefix)
-    if os.geteuid() == 0:
-        for folder in [*pathlib.Path("/run/user").glob("*/memtui"), *pathlib.Path("/tmp").glob("memtui-*")]:
-            uid = folder.parent.name if folder.name == "memtui" else folder.name.partition("-")[2]
-            if uid.isdigit() and int(uid) != 0:
-                found = {**paths.find_sockets(prefix, int(uid)), **found}
-    return found
+def _ended(pid: int) -> Optional[Listed]:
+    """A program that has ended and whose status nobody has collected; None where its supervisor has gone too."""
+    try:
+        state = program_state(pid, _ANSWER_SECONDS)
+        found = find_program(pid)
+    except (ProgramError, MessageError, OSError):
+        return None
+    if not state.ended:
+        return None
+    own = os.geteuid() in (0, found.owner)
+    start = state.start
+    return Listed(pid, _user(found.owner), start.argv, start.started_at, "ended", supervised=True, own=own)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 async def _ask(path: pathlib.Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ one to its end without an interface, and `program_replay.replay_to` prints what 
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import struct
@@ -15,7 +14,8 @@ from typing import NamedTuple
 
 from memtui.supervisor import messages
 from memtui.supervisor.messages import Kind
-from memtui.wire import paths
+
+from .sockets import Found, find_socket
 
 _PEER = struct.Struct("3i")  # pid, uid, gid
 
@@ -142,13 +142,13 @@ def read_hello(kind: int, payload: bytes) -> Hello:
         raise ProtocolMismatch(f"what listens there is not a memtui supervisor: {error}") from error
 
 
-def check_peer(connected: socket.socket) -> None:
-    """Refuse a socket of another user's, who could make one in /tmp and wait for what is typed.
+def check_peer(connected: socket.socket, owner: int) -> None:
+    """Refuse a socket on which neither `owner` nor root listens: anybody could make one in /tmp and wait.
 
     Raises NotSupervised.
     """
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    if _PEER.unpack(credentials)[1] not in (os.geteuid(), 0):
+    if _PEER.unpack(credentials)[1] not in (owner, 0):
         raise NotSupervised("the socket there belongs to another user")
 
 
@@ -157,9 +157,9 @@ def hello_frame() -> bytes:
     return messages.write(Kind.HELLO, protocol=messages.PROTOCOL, version=messages.VERSION)
 
 
-def socket_path(pid: int) -> str:
+def find_program(pid: int) -> Found:
     """Where the supervisor of program `pid` listens; raises NotSupervised."""
-    found = paths.find_sockets("run").get(pid)
+    found = find_socket("run", pid)
     if found is None:
         raise NotSupervised(f"process {pid} was not started by memtui run")
-    return os.fspath(found)
+    return found

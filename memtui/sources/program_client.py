@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, Protocol
 
 from memtui.sources.program import (
@@ -13,11 +14,11 @@ from memtui.sources.program import (
     ProgramStart,
     ProtocolMismatch,
     check_peer,
+    find_program,
     hello_frame,
     read_exit,
     read_hello,
     read_start,
-    socket_path,
 )
 from memtui.supervisor import framing, messages
 from memtui.supervisor.messages import Kind
@@ -48,9 +49,10 @@ class ProgramListener(Protocol):
 class ProgramClient(asyncio.Protocol):
     """A live connection to a program's supervisor; made by `connect`."""
 
-    def __init__(self, listener: ProgramListener, collect: bool) -> None:
+    def __init__(self, listener: ProgramListener, collect: bool, owner: int) -> None:
         self._listener = listener
         self._collect = collect
+        self._owner = owner
         self._decoder = framing.Decoder()
         self._transport: asyncio.Transport | None = None
         self._hello: Hello | None = None
@@ -103,7 +105,7 @@ class ProgramClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         try:
-            check_peer(transport.get_extra_info("socket"))
+            check_peer(transport.get_extra_info("socket"), self._owner)
         except NotSupervised as error:
             self._ready.set_exception(error)
             transport.abort()
@@ -182,16 +184,16 @@ async def connect(pid: int, listener: ProgramListener, *, collect: bool = True) 
     With `collect` the exit status counts as delivered once `listener` has it, and the supervisor may go; without, it
     stays for whoever collects it later (`replay_to`, the next viewer). Raises ProgramError.
     """
-    path = socket_path(pid)
+    found = find_program(pid)
     loop = asyncio.get_running_loop()
 
     def make() -> ProgramClient:
-        return ProgramClient(listener, collect)
+        return ProgramClient(listener, collect, found.owner)
 
     try:
         client: ProgramClient
         _transport: Any
-        _transport, client = await loop.create_unix_connection(make, path)
+        _transport, client = await loop.create_unix_connection(make, os.fspath(found.path))
     except OSError as error:
         raise NotSupervised(f"the supervisor of process {pid} does not answer: {error.strerror or error}") from error
     await client.ready()

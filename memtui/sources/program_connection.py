@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from types import TracebackType
 
@@ -11,10 +12,10 @@ from memtui.sources.program import (
     NotSupervised,
     ProtocolMismatch,
     check_peer,
+    find_program,
     hello_frame,
     read_exit,
     read_hello,
-    socket_path,
 )
 from memtui.supervisor import framing, messages
 from memtui.supervisor.messages import Kind
@@ -22,21 +23,21 @@ from memtui.supervisor.messages import Kind
 _RECEIVE_BYTES = 256 * 1024
 
 #: A supervisor that does not even greet within this time is stopped or stuck.
-_GREETING_SECONDS = 20.0
+GREETING_SECONDS = 20.0
 
 
 class ProgramConnection:
     """Frames from the supervisor of program `pid`, in order; a context manager. Raises ProgramError."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, patience_seconds: float = GREETING_SECONDS) -> None:
         self._decoder = framing.Decoder()
         self._early: list[tuple[int, bytes]] = []
-        path = socket_path(pid)
+        found = find_program(pid)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(_GREETING_SECONDS)
-            self._socket.connect(path)
-            check_peer(self._socket)
+            self._socket.settimeout(patience_seconds)
+            self._socket.connect(os.fspath(found.path))
+            check_peer(self._socket, found.owner)
             self.send(hello_frame())
             while not self._early:
                 received = self._receive()

@@ -8,7 +8,7 @@ from typing import Optional
 
 import psutil
 
-from memtui.wire import paths
+from .sockets import all_sockets
 
 
 def choose_agent(root: int) -> Optional[int]:
@@ -18,7 +18,7 @@ def choose_agent(root: int) -> Optional[int]:
     A launcher may import torch too, and then has an agent that never sees a training: so ranks come first. None where
     neither it nor a descendant has an agent (yet).
     """
-    agents = set(paths.find_sockets("agent"))
+    agents = set(all_sockets("agent"))
     candidates = [pid for pid in agents if pid == root or root in ancestors(pid)]
     if not candidates:
         return None
@@ -30,7 +30,7 @@ def choose_agent(root: int) -> Optional[int]:
 
 def other_agents(root: int, known: int) -> list[int]:
     """Descendants of `root` with an agent, the oldest first, without the process that is `known`."""
-    agents = set(paths.find_sockets("agent")) - {root, known}
+    agents = set(all_sockets("agent")) - {root, known}
     return sorted((pid for pid in agents if root in ancestors(pid)), key=_created)
 
 

@@ -58,6 +58,7 @@ class Supervisor:
         self._viewers: list[Viewer] = []
         self._selector = selectors.DefaultSelector()
         self._collected = False
+        self._dismissed = False
         self._exited_at: float | None = None
         self._quiet_since = time.monotonic()
         self._next_check = time.monotonic() + check_seconds
@@ -99,6 +100,8 @@ class Supervisor:
         return max(0.0, min(moments) - now)
 
     def _finished(self) -> bool:
+        if self._dismissed:
+            return True
         # While descendants hold the terminal it must stay open: closing it would kill them.
         if self._exited_at is None or self._master is not None:
             return False
@@ -169,7 +172,9 @@ class Supervisor:
         except (BlockingIOError, InterruptedError):
             return
         if signal.SIGTERM in numbers:
-            # A machine going down, or somebody who takes this process for the program itself.
+            # A machine going down, or somebody who takes this process for the program itself; after the program's
+            # end, somebody who does not want its status.
+            self._dismissed = self._exited_at is not None
             self._signal(signal.SIGTERM, group=False)
         self._reap()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,10 +16,13 @@ import pytest
 
 from memtui.cli import CommandError
 from memtui.commands.attach import check_process
+from memtui.sources.program import NotSupervised, TerminalSize
+from memtui.sources.program_state import program_state
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL
 from tests.support.programs import require_torch
 from tests.support.sessions import hello
+from tests.support.supervised import Programs, alive, wait_for_end, wait_until, watch
 from tests.support.virtual_gpu import require_virtual_gpu
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2]
@@ -263,8 +269,6 @@ def test_an_agent_of_another_version(env: dict[str, str]) -> None:
 
 def test_a_stale_socket(env: dict[str, str]) -> None:
     """Left behind by a process of this pid that was killed."""
-    import socket
-
     path = pathlib.Path(env["MEMTUI_RUNTIME_DIR"], f"agent-{os.getpid()}.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -326,6 +330,71 @@ def test_a_demo_that_does_not_fit_has_failed(env: dict[str, str]) -> None:
     assert done.stderr.startswith("memtui: the training failed: exit code 1: ")
     assert "out of memory" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_program_that_ended_meanwhile(env: dict[str, str], programs: Programs, sockets: pathlib.Path) -> None:
+    """Its output and status are there once, for whoever asks for them; then nothing is left of it."""
+    env = {**env, "MEMTUI_RUNTIME_DIR": str(sockets)}
+    start = programs.python("import sys; print('epoch 9'); sys.exit(3)")
+    wait_for_end(start)
+
+    assert [line for line in memtui(env, "ps").stdout.splitlines() if str(start.pid) in line and "ended" in line]
+    done = memtui(env, "attach", "--pid", str(start.pid))
+
+    assert done.stdout.splitlines() == ["epoch 9", "memtui: exited with status 3"]
+    assert (done.stderr, done.returncode) == ("", 3)
+    wait_until(lambda: not alive(start.supervisor_pid), "the supervisor's end")
+    assert refused(memtui(env, "attach", "--pid", str(start.pid)), f"no such process: {start.pid}")
+
+
+def test_a_program_that_ended_meanwhile_in_the_app(
+    env: dict[str, str], programs: Programs, sockets: pathlib.Path
+) -> None:
+    """The same, when the app is left."""
+    start = programs.python("import sys; print('epoch 9'); sys.exit(3)")
+    wait_for_end(start)
+    env = {**env, "MEMTUI_RUNTIME_DIR": str(sockets), "TERM": "xterm-256color"}
+    size = TerminalSize(100, 30)
+    viewer = programs.start(
+        sys.executable, "-m", "memtui", "attach", "--pid", str(start.pid), env=env, cwd=str(FOLDER), size=size
+    )
+
+    async def check() -> None:
+        client, heard = await watch(viewer.pid)
+        await heard.until(lambda heard: b"exited with status 3" in heard.output)
+        client.send_input(b"q")
+        await heard.until(lambda heard: heard.status is not None)
+        assert heard.status is not None
+        assert heard.status.code == 3
+        assert b"epoch 9" in heard.output.rpartition(b"\x1b[?1049l")[2]
+
+    asyncio.run(check())
+    wait_until(lambda: not alive(start.supervisor_pid), "the supervisor's end")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else as well")
+def test_root_watches_anothers_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its supervisor is found in its owner's folder, and nobody but that owner may be it."""
+    uid = 54_321
+    monkeypatch.delenv("MEMTUI_RUNTIME_DIR", raising=False)
+    folder = pathlib.Path(f"/tmp/memtui-{uid}")
+    folder.mkdir(mode=0o700)
+    os.chown(folder, uid, uid)
+    with socket.socket(socket.AF_UNIX) as honest, socket.socket(socket.AF_UNIX) as trap:
+        try:
+            for listener, number, owner in ((honest, 4_194_301, uid), (trap, 4_194_302, uid + 1)):
+                listener.bind(str(folder / f"run-{number}.sock"))
+                os.seteuid(owner)  # whose credentials listening records
+                try:
+                    listener.listen()
+                finally:
+                    os.seteuid(0)
+            with pytest.raises(NotSupervised, match="belongs to another user"):
+                program_state(4_194_302, 0.2)
+            with pytest.raises(NotSupervised, match="does not answer"):
+                program_state(4_194_301, 0.2)
+        finally:
+            shutil.rmtree(folder)
 
 
 def test_help_is_quick_and_complete(env: dict[str, str]) -> None:

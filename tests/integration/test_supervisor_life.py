@@ -17,7 +17,7 @@ import textwrap
 
 import pytest
 
-from memtui.sources.program import NotSupervised, ProtocolMismatch, hello_frame, socket_path
+from memtui.sources.program import NotSupervised, ProtocolMismatch, find_program, hello_frame
 from memtui.sources.program_client import connect
 from memtui.sources.program_connection import ProgramConnection
 from memtui.supervisor import framing, messages
@@ -114,7 +114,7 @@ def test_the_socket_is_private(programs: Programs, sockets: pathlib.Path, gate: 
 
 def test_a_socket_swept_away_comes_back(programs: Programs, sockets: pathlib.Path, gate: Gate) -> None:
     start = programs.python(f"{gate.wait}; print('still here')", check_seconds=0.05)
-    path = pathlib.Path(socket_path(start.pid))
+    path = find_program(start.pid).path
     path.unlink()
     wait_until(path.exists, "the socket")
     path.unlink()
@@ -132,7 +132,7 @@ def test_a_socket_swept_away_comes_back(programs: Programs, sockets: pathlib.Pat
 
 def test_a_successor_keeps_the_name(programs: Programs, gate: Gate) -> None:
     start = programs.python(gate.wait, check_seconds=0.02, keep_seconds=0.0)
-    path = pathlib.Path(socket_path(start.pid))
+    path = find_program(start.pid).path
     path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as successor:
         successor.bind(str(path))
@@ -147,7 +147,7 @@ def exchange(pid: int, data: bytes) -> list[tuple[int, bytes]]:
     decoder = framing.Decoder()
     frames: list[tuple[int, bytes]] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        peer.connect(socket_path(pid))
+        peer.connect(str(find_program(pid).path))
         peer.sendall(data)
         while True:
             try:
@@ -307,3 +307,15 @@ def test_another_users_socket_is_not_typed_into(sockets: pathlib.Path) -> None:
             asyncio.run(watch(78))
         with pytest.raises(NotSupervised, match="belongs to another user"):
             ProgramConnection(78)
+
+
+def test_sigterm_after_the_end_dismisses_the_supervisor(programs: Programs, sockets: pathlib.Path) -> None:
+    """Nobody has collected the status, and nobody has to kill the process for it."""
+    start = programs.python("pass")
+    wait_for_end(start)
+    assert alive(start.supervisor_pid)
+
+    os.kill(start.supervisor_pid, signal.SIGTERM)
+
+    wait_until(lambda: not alive(start.supervisor_pid), "the supervisor's end")
+    assert not list(sockets.iterdir())

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 
-from memtui.sources.program import hello_frame, socket_path
+from memtui.sources.program import find_program, hello_frame
 from memtui.sources.program_replay import replay_to
 from memtui.supervisor import messages
 from memtui.supervisor.framing import Decoder
@@ -120,7 +120,7 @@ def test_a_viewer_that_does_not_read_blocks_nobody(programs: Programs, gate: Gat
     code = f"import os; {gate.wait}; [os.write(1, b'y' * 80_000) for _ in range({count // 80_000})]; {last_gate.wait}"
     start = programs.python(code, ring_bytes=1_000_000)
     stuck = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    stuck.connect(socket_path(start.pid))
+    stuck.connect(str(find_program(start.pid).path))
     stuck.sendall(hello_frame())
 
     async def check() -> None:
