@@ -94,14 +94,19 @@ class Attention(nn.Module):
 
 
 def state():
-    gc.collect()  # when cyclic garbage goes is Python's to choose
+    # When cyclic garbage goes, and in which order, is Python's to choose; the order decides how often blocks are split.
+    gc.collect()
     found = {
         "torch": hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()[:16],
         "python": hashlib.sha256(repr(random.getstate()).encode()).hexdigest()[:16],
     }
     if DEVICE == "cuda":
         found["cuda"] = hashlib.sha256(torch.cuda.get_rng_state().numpy().tobytes()).hexdigest()[:16]
-        found["memory"] = {key: value for key, value in torch.cuda.memory_stats().items() if "." not in key or value}
+        found["memory"] = {
+            key: value
+            for key, value in torch.cuda.memory_stats().items()
+            if not (key.startswith("inactive_split") and key.endswith((".allocated", ".freed")))
+        }
         found["reserved"] = torch.cuda.memory_reserved()
     return found
 
