@@ -133,7 +133,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         if program is not None and program.pty:
             from .program import ProgramTab
 
-            program_tab = ProgramTab(program, self.monitor.draw_changes)
+            program_tab = ProgramTab(program, self.monitor.program_ended)
             await self.monitor.add_program(program_tab)
             program.listener = program_tab
         self.ready = True

@@ -244,6 +244,19 @@ def test_the_end_stays_on_the_screen_with_its_reason() -> None:
     assert drive(MadeUpFeed(), test) == Outcome("ended")
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_of_an_exception_of_several_lines_the_first_is_shown(width: int) -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        app.feed.end("ValueError", "\nthe shapes do not match\nexpected (3, 4)\ngot (4, 3)" * 3, 1)  # type: ignore[attr-defined]
+        await settle(app, pilot)
+        lines = text(app)
+        assert "exited with status 1: ValueError:  the shapes do not match" in lines[1]
+        assert "ENDED" in lines[2]
+        assert not any("expected" in line or "got" in line for line in lines[:4])
+
+    drive(MadeUpFeed(), test, size=(width, 30))
+
+
 # The program's output
 
 
@@ -274,6 +287,36 @@ def test_the_output_tab_types_into_the_program() -> None:
     feed: Any = MadeUpFeed()
     feed.program = MadeUpProgram()
     drive(feed, test)
+
+
+def test_the_keyboard_comes_back_when_the_program_ends() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        while not app.ready:
+            await pilot.pause(0.05)
+        for width in (40, 50, 60, 80, 100, 120, 200):
+            await pilot.resize_terminal(width, 30)
+            await pilot.press("3")
+            await pilot.pause()
+            assert "ctrl+] or F12" in text(app)[-1]
+            assert ("the keyboard is the program's" in text(app)[-1]) == (width >= 100)
+            await pilot.press("f12")
+        await pilot.press("3")
+        await pilot.pause()
+        assert app.monitor.typing
+        feed.program.running = False
+        feed.program.listener.program_exited(None)
+        assert not app.monitor.typing
+        await pilot.pause()
+        assert "keyboard" not in text(app)[-1]
+        assert "F12" not in text(app)[-1]
+        await pilot.press("1", "3")
+        await pilot.pause()
+        assert "quit" in text(app)[-1]
+        await pilot.press("pageup", "q")
+
+    feed: Any = MadeUpFeed()
+    feed.program = MadeUpProgram()
+    assert drive(feed, test) is not None
 
 
 # Recordings

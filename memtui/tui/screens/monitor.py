@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from memtui.analysis.view import View
 from memtui.tui import messages
+from memtui.tui.ending import first_line_only
 from memtui.tui.feed import BuildView, Feed
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
@@ -193,6 +194,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self.device = session.default_device()
         self.timeline.device = self.device or "host"
         view = self.build(session, self.timeline.device, self.timeline.now_ns())
+        if session.end is not None:
+            view = first_line_only(view, session.end.text)
         if self.timeline.paused_ns is not None:
             view = replace(view, state="paused")
         self.view = view
@@ -283,6 +286,15 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._name_tabs()
         self.draw_changes()
 
+    def program_ended(self) -> None:
+        """Nobody is there to type to: the keyboard comes back."""
+        if self.program_tab is not None:
+            self.program_tab.pane.can_focus = False
+            if self.typing:
+                self.set_focus(None)
+            self.keys.typing = False
+        self.draw_changes(force=True)
+
     def action_tab(self, name: str) -> None:
         """Shows one of the tabs."""
         pane = None if self.program_tab is None else self.program_tab.pane
@@ -299,7 +311,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             if widget is not None:
                 widget.display = place == name
         self._name_tabs()
-        self.set_focus(pane if name == "output" else None)
+        self.set_focus(pane if name == "output" and pane is not None and pane.can_focus else None)
         self.draw_changes(force=True)
 
     @property
@@ -351,6 +363,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         if self.tab == "events":
             self.event_list.scroll_events(direction * max(1, self.event_list.size.height - 4))
             self.draw_changes()
+        elif self.tab == "output" and self.program_tab is not None:
+            self.program_tab.pane.action_scroll_back(-direction)
         else:
             self.action_move(direction * max(1, self.chart.cells // 2))
 
