@@ -29,12 +29,35 @@ SECOND = 1_000_000_000
         (23, 15, ["0", "5", "10", "15", "20"]),
         (24, 12, ["0", "8", "16", "24"]),
         (16, 20, ["0", "4", "8", "12", "16"]),
+        (2, 6, ["0", "1", "2"]),
     ],
 )
 def test_ticks_are_round_and_reach_the_top_where_they_can(gib: int, rows: int, labels: list[str]) -> None:
     made = scale(gib * GIB, rows)
     assert made.unit == "GiB"
     assert [label for _, label in made.ticks] == labels
+
+
+@pytest.mark.parametrize(
+    ("mib", "rows", "labels"),
+    [
+        (1024, 16, ["0", "256", "512", "768", "1,024"]),
+        (1536, 16, ["0", "512", "1,024", "1,536"]),
+        (1024, 9, ["0", "512", "1,024"]),
+        (2048, 16, ["0", "512", "1,024", "1,536", "2,048"]),
+    ],
+)
+def test_a_small_scale_is_told_in_a_unit_with_ticks_to_see(mib: int, rows: int, labels: list[str]) -> None:
+    made = scale(mib << 20, rows)
+    assert made.unit == "MiB"
+    assert [label for _, label in made.ticks] == labels
+
+
+@given(st.integers(1, 2**45), st.integers(9, 60))
+def test_there_are_always_three_ticks(top: int, rows: int) -> None:
+    made = scale(round_top(top), rows)
+    assert len(made.ticks) >= 3
+    assert all(len(label) <= 5 for _, label in made.ticks)
 
 
 @given(st.integers(1, 2**45), st.integers(2, 60))

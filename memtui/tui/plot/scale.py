@@ -17,6 +17,10 @@ SPANS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 25
 DEFAULT_SPAN = SPANS.index(120)
 
 
+#: A scale of so few of its unit, with fewer ticks than this, is told in the next smaller one.
+FEW = 4
+
+
 @dataclass(frozen=True)
 class Scale:
     """Bytes from 0 to `top`; `ticks` are (bytes, label without unit) in `unit`."""
@@ -27,10 +31,22 @@ class Scale:
 
 
 def scale(top: int, rows: int) -> Scale:
-    """A scale that ends exactly at `top`, with round ticks at least three rows apart."""
+    """A scale that ends exactly at `top`, with round ticks at least three rows apart.
+
+    Its unit is that of `top`; where that leaves hardly a tick ("1" and "0 GiB"), the next smaller one.
+    """
     top = max(1, top)
     unit = units.unit_of(top)
-    size = 1024 ** _STEPS.index(unit)
+    made = _scale_in(unit, top, rows)
+    place = _STEPS.index(unit)
+    if place and top <= FEW * 1024**place and len(made.ticks) < min(FEW, rows // 3 + 1):
+        finer = _scale_in(_STEPS[place - 1], top, rows)
+        return finer if len(finer.ticks) > len(made.ticks) else made
+    return made
+
+
+def _scale_in(unit: str, top: int, rows: int) -> Scale:
+    size: int = 1024 ** _STEPS.index(unit)
     whole = top / size
     most = max(1, rows // 3)
     wanted = whole / most
