@@ -65,7 +65,8 @@ def build_rules(ladder: Ladder, forecast: Forecast) -> tuple[Rule, ...]:
     predicted = forecast.allocated_bytes if predicted is None else predicted
     if predicted is not None:
         bound = "≥ " if forecast.kind == "lower_bound" else ""
-        rules.append(Rule("predicted_peak", f"predicted peak {bound}{units.size(predicted)}", predicted, forecast.kind))
+        name = "predicted peak" if predicted == forecast.device_bytes else "predicted allocated"
+        rules.append(Rule("predicted_peak", f"{name} {bound}{units.size(predicted)}", predicted, forecast.kind))
     return tuple(rules)
 
 
