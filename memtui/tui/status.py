@@ -58,7 +58,7 @@ class Status:
         parts += [
             f"allocated {_range(readout.allocated)}",
             f"reserved {_range(readout.reserved)}",
-            f"used {_range(readout.device)}",
+            f"{timeline.chart.input.device_label.removeprefix('device ')} {_range(readout.device)}",
         ]
         if readout.phase:
             parts.append(readout.phase)

@@ -15,16 +15,17 @@ from memtui.tui.rows import EMPTY, Line, Row, clip
 from .lines import Lines
 
 #: Two spaces and a sign, label, number and unit, share.
-NARROW, WIDE = 33, 39
+NARROW, WIDE = 34, 40
+
+#: The bar's word for it, on the host too.
+LABELS = {"non_torch_bytes": "non-torch"}
 
 #: Labels for the narrow column.
 SHORT = {
     "step_peak_bytes": "step peak",
     "predicted_peak_bytes": "predicted",
     "other_process_bytes": "others",
-    "non_torch_bytes": "outside",
-    "device_used_bytes": "used",
-    "device_free_bytes": "free",
+    "device_used_bytes": "process",  # the host's "process (RSS)": "device used" fits
 }
 
 #: How long a figure that changed is drawn brighter.
@@ -65,8 +66,8 @@ class Figures(Lines):
         sign, sign_role = _sign(row.key, self.look.glyphs)
         value = self.look.text(figuretext.column(figure))
         share = "" if row.percent is None else f"{row.percent:.0f} %"
-        tail = len(value) + 6
-        label = row.label
+        tail = len(value) + 7
+        label = LABELS.get(row.key, row.label)
         if width < WIDE and len(label) > width - tail - 4:
             label = SHORT.get(row.key, label)
         label = self.look.text(label)
@@ -78,7 +79,7 @@ class Figures(Lines):
             if line.width + len(age) <= width - tail:
                 line.add(age, roles.FAINT)
         line.pad(width - tail).add(value, self._value_role(row, value, now_ns))
-        return line.add(f"{share:>5} ", roles.DIM).row(width)
+        return line.add(f" {share:>5} ", roles.DIM).row(width)
 
     def _value_role(self, row: FigureRow, value: str, now_ns: int) -> str:
         before = self._changed.get(row.key)
