@@ -87,10 +87,13 @@ def _recorded_signals() -> Iterator[int]:
 
 def _attend(connection: ProgramConnection, wakeup: int) -> ExitStatus:
     supervisor = connection.fileno()
+    asked_to_stop = False
     while True:
         ready = [supervisor] if connection.pending else select.select([supervisor, wakeup], [], [])[0]
         if wakeup in ready:
-            _pass_on(connection, os.read(wakeup, 4096))
+            numbers = os.read(wakeup, 4096)
+            _pass_on(connection, numbers)
+            asked_to_stop = signal.SIGTSTP in numbers or (asked_to_stop and signal.SIGCONT not in numbers)
         if supervisor not in ready:
             continue
         frames = connection.receive()
@@ -101,9 +104,23 @@ def _attend(connection: ProgramConnection, wakeup: int) -> ExitStatus:
                 with contextlib.suppress(OSError):
                     connection.send(messages.write(Kind.COLLECTED))
                 return read_exit(payload)
-            if kind == Kind.STOPPED and messages.read(payload).get("stopped"):
-                # The shell is to see its job stopped, and to have its prompt back.
+            if kind == Kind.STOPPED and messages.read(payload).get("stopped") and (asked_to_stop or _in_foreground()):
+                # The shell is to see its job stopped, and to have its prompt back. Elsewhere nobody would wake this
+                # process when somebody wakes the program.
                 os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _in_foreground() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _pass_on(connection: ProgramConnection, numbers: bytes) -> None:

@@ -7,10 +7,11 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from tests.support.supervised import Gate, alive, wait_until
+from tests.support.supervised import Gate, Programs, alive, wait_until
 
 RUNNER = """
 import os, sys
@@ -121,6 +122,40 @@ def test_job_control(tmp_path: pathlib.Path, gate: Gate) -> None:
     headless.expect(b"end\n")
     headless.process.communicate()
     assert headless.process.returncode == 0
+
+
+def test_in_the_background_only_the_program_is_stopped(tmp_path: pathlib.Path, gate: Gate) -> None:
+    """Whoever stops the program wakes it, and would not think of memtui."""
+    headless = Headless(tmp_path, f"print('up', flush=True); {gate.wait}; print('end')")
+    headless.expect(b"up\n")
+    program, _ = headless.pids()
+    os.kill(program, signal.SIGSTOP)
+    wait_until(lambda: state(program) == "T", "the stop")
+    time.sleep(0.3)
+    assert state(headless.process.pid) == "S"
+    os.kill(program, signal.SIGCONT)
+    gate.open()
+    headless.expect(b"end\n")
+    headless.process.communicate()
+    assert headless.process.returncode == 0
+
+
+def test_in_the_foreground_the_shell_sees_its_job_stopped(
+    tmp_path: pathlib.Path, gate: Gate, programs: Programs
+) -> None:
+    """GIVEN memtui on a terminal of its own, WHEN the program is stopped, THEN memtui stops as well."""
+    pids = tmp_path / "pids"
+    env = {**os.environ, "PIDS": str(pids), "PYTHONPATH": os.getcwd()}
+    outer = programs.start(sys.executable, "-c", RUNNER, sys.executable, "-c", gate.wait, env=env)
+    wait_until(lambda: pids.exists() and pids.read_text().endswith("\n"), "the program")
+    program = int(pids.read_text().split()[0])
+
+    os.kill(program, signal.SIGSTOP)
+    wait_until(lambda: state(outer.pid) == "T", "memtui's stop")
+    os.kill(outer.pid, signal.SIGCONT)
+    wait_until(lambda: state(program) == "S", "the program's waking")
+    gate.open()
+    wait_until(lambda: not alive(outer.pid), "the end")
 
 
 def test_what_does_not_start_is_said_in_a_line(tmp_path: pathlib.Path) -> None:
