@@ -31,6 +31,8 @@ def _print(options: argparse.Namespace) -> int:
     from memtui.sources.log_reader import LogReader
 
     reader = LogReader(options.file)
+    if reader.trouble:
+        print(f"memtui: {reader.trouble}", file=sys.stderr)
     offset_ns = reader.whole.hello.wall_offset_ns if reader.whole.hello is not None else 0
     for printed, (session, time_ns) in enumerate(reader.each_second()):
         if options.frames is not None and printed >= options.frames:

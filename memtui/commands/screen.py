@@ -36,9 +36,13 @@ def check_terminal() -> None:
 
 def show(feed: Feed, options: argparse.Namespace) -> str:
     """Shows the app until it is left: "detach", "stop" or "ended"; raises CommandError."""
+    from memtui.sources.monitor import Monitor
     from memtui.tui.app import run_app
 
     try:
         return run_app(feed, theme=options.theme, device=options.device).kind
     except ValueError as error:
         raise CommandError(str(error), 2) from None
+    finally:
+        if isinstance(feed, Monitor) and feed.log_trouble:
+            print(f"memtui: {feed.log_trouble}", file=sys.stderr)

@@ -49,6 +49,7 @@ class LogReader:
         """Opens and indexes `path`; raises LogError."""
         self._file = open_log(path)
         self.broken_lines = 0
+        self._cut_off = False
         # Lines were written as they came; a history that an agent sent late is older than what was read meanwhile.
         index = sorted(self._scan())
         self._times = [time_ns for time_ns, _ in index]
@@ -69,6 +70,14 @@ class LogReader:
     def end_ns(self) -> int:
         """The last instant of the log."""
         return self._frames[-1]
+
+    @property
+    def trouble(self) -> str:
+        """How many lines were skipped, in words; empty where none was."""
+        if not self.broken_lines:
+            return ""
+        lines = "1 line" if self.broken_lines == 1 else f"{self.broken_lines:,} lines"
+        return f"{lines} of the log cannot be read" + ("; the last one is cut off" if self._cut_off else "")
 
     def session_at(self, time_ns: int) -> Session:
         """The session as it was at `time_ns`; its series are those of the whole log."""
@@ -103,7 +112,9 @@ class LogReader:
         for line in self._file:
             match = _TIME.match(line)
             if not line.endswith(b"\n"):
-                break  # cut off when the viewer was killed
+                self._cut_off = True  # when the viewer was killed
+                self.broken_lines += 1
+                break
             if match is None:
                 self.broken_lines += 1
             else:
@@ -119,8 +130,9 @@ class LogReader:
             if line % _CHECKPOINT_LINES == 0:
                 self._checkpoints.append((line, self.whole.snapshot()))
             self._apply(self.whole, line)
-        if self.broken_lines:
-            self.whole.notice("log", f"{self.broken_lines:,} lines of the log cannot be read")
+        if self.trouble:
+            for session in (self.whole, *(checkpoint for _, checkpoint in self._checkpoints)):
+                session.notice("log", self.trouble)
 
     def _apply(self, session: Session, line: int) -> None:
         self._file.seek(self._offsets[line])

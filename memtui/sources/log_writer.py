@@ -85,6 +85,8 @@ class LogWriter:
             self._flush()
 
     def _flush(self) -> None:
+        if self._file.closed:
+            return
         try:
             self._file.flush()
         except OSError as error:

@@ -11,6 +11,7 @@ import pytest
 
 from memtui.analysis.build import build_view
 from memtui.session.readings import DriverReading, HostReading, OtherProcess
+from memtui.session.session import End
 from memtui.sources.log_format import LogError
 from memtui.sources.log_reader import LogReader, open_log
 from memtui.sources.log_writer import LogWriter
@@ -126,7 +127,7 @@ def test_going_through_time(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_log_that_was_cut_off(tmp_path: pathlib.Path) -> None:
-    """GIVEN the viewer was killed in the middle of a line, THEN everything before it is there."""
+    """GIVEN the viewer was killed in the middle of a line, THEN everything before it is there, and that is told."""
     recorded(tmp_path / "log")
     whole = (tmp_path / "log").read_bytes()
     (tmp_path / "log").write_bytes(whole[: whole.rindex(b'{"kind":"frame"') + 300])
@@ -135,7 +136,7 @@ def test_a_log_that_was_cut_off(tmp_path: pathlib.Path) -> None:
 
     assert session.frame is not None
     assert session.end is None
-    assert not session.notices
+    assert session.notices["log"] == "1 line of the log cannot be read; the last one is cut off"
 
 
 def test_a_broken_line_in_the_middle_is_told(tmp_path: pathlib.Path) -> None:
@@ -200,6 +201,7 @@ def test_a_full_disk_is_told_and_hurts_nobody() -> None:
     log = LogWriter("/dev/full", "0.1.0")
     for _ in range(2000):
         log.message(frame, run.session)
+    log.end(End(run.now_ns, 0))
     log.close()
 
     assert "No space left" in log.trouble
