@@ -20,16 +20,17 @@ _LOOKED_AT_BYTES = 65_536
 
 def resolve(words: list[str]) -> tuple[list[str], str]:
     """(argument vector, what to call it) of the words after memtui's own; raises CommandError."""
-    if not words:
+    if words[:1] in ([], [""]):
         raise CommandError(
             "name a program: memtui run train.py, memtui run -m package.module, memtui run -- command", 2
         )
     if words[0] == "--":
-        if len(words) == 1:
+        if words[1:2] in ([], [""]):
             raise CommandError("name a command after --", 2)
+        check_command(words[1])
         return words[1:], " ".join(words[1:])
     if words[0] == "-m":
-        if len(words) == 1:
+        if words[1:2] in ([], [""]):
             raise CommandError("name a module after -m", 2)
         return [interpreter(), *words], " ".join(words)
     check_script(words[0])
@@ -46,6 +47,13 @@ def interpreter() -> str:
         if found and os.path.dirname(found) != own:
             return found
     return sys.executable
+
+
+def check_command(name: str) -> None:
+    """Raises CommandError where `name` is a folder; all else the system says itself when it is to run it."""
+    if os.path.isdir(name) and shutil.which(name) is None:
+        way_out = f": memtui run {name}" if os.path.isfile(os.path.join(name, "__main__.py")) else ""
+        raise CommandError(f"{name} is a folder, not a command{way_out}", 126)
 
 
 def check_script(name: str) -> None:
