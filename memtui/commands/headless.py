@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from typing import Callable, Optional, TextIO
 
@@ -35,7 +36,7 @@ async def print_lines(
     """
     await monitor.start()
     try:
-        printed = 0
+        printed, trouble = 0, ""
         ends = [asyncio.ensure_future(monitor.ended()), asyncio.ensure_future(stopped.wait())]
         due = time.monotonic()
         while frames is None or printed < frames:
@@ -44,8 +45,9 @@ async def print_lines(
             await asyncio.wait(ends, timeout=max(0.0, due - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
             if ends[0].done() or ends[1].done():
                 break
-            _say(stream, lambda: headline(view_of(monitor, device), time.time()))
+            _say(stream, lambda: _line(monitor, device))
             printed += 1
+            trouble = _tell_trouble(monitor, trouble)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
@@ -54,6 +56,21 @@ async def print_lines(
         return ended
     finally:
         await monitor.stop()
+        _tell_trouble(monitor, trouble)
+
+
+def _line(monitor: Monitor, device: Optional[str]) -> str:
+    line = headline(view_of(monitor, device), time.time())
+    # Where there are no figures, why not is all there is to say.
+    silence = monitor.agent_silence if monitor.session.hello is None else ""
+    return f"{line} · {silence}" if silence else line
+
+
+def _tell_trouble(monitor: Monitor, told: str) -> str:
+    """Says once, whatever is printed else, that the log ends."""
+    if monitor.log_trouble and not told:
+        _say(sys.stderr, lambda: monitor.log_trouble)
+    return monitor.log_trouble
 
 
 def _say(stream: Optional[TextIO], line: Callable[[], str]) -> None:

@@ -20,6 +20,8 @@ from .sockets import find_socket
 
 _CONNECT_SECONDS = _PROBE_SECONDS = 3.0
 _GREETING_SECONDS = 10.0
+#: An agent answers within a tenth of a second; after so long its silence is told.
+_SILENT_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CHUNK = 1 << 18
 
@@ -62,9 +64,7 @@ def probe(path: pathlib.Path) -> None:
             while True:
                 data = connection.recv(_CHUNK)
                 if not data:
-                    raise AgentError(
-                        f"what listens on {path} hung up: it is no memtui agent, or one of another version"
-                    )
+                    raise ConnectionResetError
                 for body in splitter.feed(data):
                     check_greeting(codec.decode(body))
                     return
@@ -72,7 +72,13 @@ def probe(path: pathlib.Path) -> None:
             return
         except ConnectionRefusedError:
             raise AgentError(f"nobody listens on {path}: the agent has gone, the process may be restarting") from None
-        except (OSError, codec.CodecError) as error:
+        except (BrokenPipeError, ConnectionResetError):
+            raise AgentError(
+                f"what listens on {path} hung up: it is no memtui agent, or one of another version"
+            ) from None
+        except codec.CodecError as error:
+            raise AgentError(f"what listens on {path} is no memtui agent: {error}") from None
+        except OSError as error:
             raise AgentError(_reason(error)) from None
 
 
@@ -95,8 +101,11 @@ class AgentReader:
         path: Callable[[], Optional[pathlib.Path]],
         alive: Callable[[], bool],
         received: Callable[[Any, int], None],
+        silent: Callable[[str], None],
     ) -> None:
+        """`silent` is told why an agent does not answer, or an empty text once it does."""
         self._session, self._path, self._alive, self._received = session, path, alive, received
+        self._silent = silent
 
     async def run(self) -> None:
         """Reads until the process is gone or refuses; each break is told to the session and tried again."""
@@ -131,8 +140,7 @@ class AgentReader:
             splitter = codec.Splitter()
             greeted = False
             while True:
-                waiting = reader.read(_CHUNK)
-                data = await (waiting if greeted else asyncio.wait_for(waiting, _GREETING_SECONDS))
+                data = await (reader.read(_CHUNK) if greeted else self._first_words(reader, path))
                 if not data:
                     return
                 now = time.monotonic_ns()
@@ -140,9 +148,21 @@ class AgentReader:
                     self._take(codec.decode(body), greeted, now)
                     greeted = True
         except asyncio.TimeoutError:
-            raise AgentError("the agent does not answer: the program is stopped, or what listens is no agent") from None
+            raise AgentError(_silence(path)) from None
         finally:
             writer.close()
+
+    async def _first_words(self, reader: asyncio.StreamReader, path: pathlib.Path) -> bytes:
+        waiting = asyncio.ensure_future(reader.read(_CHUNK))
+        try:
+            await asyncio.wait([waiting], timeout=_SILENT_SECONDS)
+            if not waiting.done():
+                self._silent(_silence(path))
+            data = await asyncio.wait_for(waiting, _GREETING_SECONDS)
+            self._silent("")
+            return data
+        finally:
+            waiting.cancel()
 
     def _take(self, message: object, greeted: bool, now_ns: int) -> None:
         if not greeted or isinstance(message, Refusal):
@@ -163,11 +183,25 @@ def version_text(hello: Hello) -> str:
     )
 
 
+def _silence(path: pathlib.Path) -> str:
+    """Why an agent does not answer, as far as the system knows."""
+    pid = path.stem.rpartition("-")[2]
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        state = ""
+    if state == "T":
+        return f"the agent does not answer: the process is stopped (T); kill -CONT {pid} lets it go on"
+    if state == "t":
+        return "the agent does not answer: a debugger holds the process (t)"
+    return "the agent is silent: its process is in a long call that holds Python, or what listens there is no agent"
+
+
 async def _connect(path: pathlib.Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(os.fspath(path)), _CONNECT_SECONDS)
     except asyncio.TimeoutError:
-        raise AgentError("the agent does not accept connections: the program is stopped") from None
+        raise AgentError(_silence(path)) from None
     except ConnectionRefusedError:
         raise AgentError(f"nobody listens on {path}: the agent is gone") from None
     peer = _peer_uid(writer.get_extra_info("socket"))

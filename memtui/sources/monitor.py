@@ -58,6 +58,7 @@ class Monitor:
         self._host_task: Optional[asyncio.Task[None]] = None
         self._stopped: Optional[asyncio.Event] = None  # of the loop that runs the sources
         self._agent_pid: Optional[int] = None
+        self.agent_silence = ""  # why the agent does not answer, if so
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
         self._end_told = False
@@ -93,6 +94,11 @@ class Monitor:
         if self._log is not None:
             self._log.close()
 
+    @property
+    def log_trouble(self) -> str:
+        """Why nothing more is written to the log, if so."""
+        return "" if self._log is None else self._log.trouble
+
     async def ended(self) -> None:
         """Waits until the process is gone; after `start`."""
         assert self._stopped is not None
@@ -101,7 +107,8 @@ class Monitor:
     # Sources
 
     async def _watch_agent(self) -> None:
-        await AgentReader(self.session, self._agent_path, self._alive, self._take).run()
+        reader = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence)
+        await reader.run()
         self._changed()
 
     async def _watch_host(self) -> None:
@@ -110,8 +117,8 @@ class Monitor:
             self.session.apply_host(reading)
             if self._log is not None:
                 self._log.reading(reading)
-                if self._log.trouble:
-                    self.session.notice("log", self._log.trouble)
+            if self.log_trouble:
+                self.session.notice("log", self.log_trouble)
             if not reading.alive:
                 await self._gone(reading.zombie)
                 return
@@ -142,6 +149,8 @@ class Monitor:
         if self._log is not None and self.session.end is not None and not self._end_told:
             self._log.end(self.session.end)
             self._end_told = self.session.end.exit_status is not None or self.program is None
+        if self.log_trouble:
+            self.session.notice("log", self.log_trouble)
         if self._stopped is not None:
             self._stopped.set()
         self._changed()
@@ -154,6 +163,11 @@ class Monitor:
         if self._agent_pid is not None and self.session.pid != self._agent_pid:
             self.session.pid = self._agent_pid
             self._host = HostSource(self._agent_pid)
+        self._changed()
+
+    def _hear_silence(self, text: str) -> None:
+        self.agent_silence = text
+        self._tell_missing_agent()
         self._changed()
 
     def _turn_to_training(self) -> None:
@@ -224,6 +238,8 @@ class Monitor:
     def _tell_missing_agent(self) -> None:
         if self.session.hello is not None or self.session.connection == "refused":
             self.session.notice("agent")
+        elif self.agent_silence:
+            self.session.notice("agent", self.agent_silence)
         elif time.monotonic_ns() - self._begun_ns > _AGENT_PATIENCE_NS:
             self.session.notice(
                 "agent", "no PyTorch in this process so far: it is monitored as the driver and the system see it"

@@ -39,6 +39,7 @@ class Straw:
     def __init__(self, path: pathlib.Path, *talks: Talk) -> None:
         self.path, self.talks = path, list(talks)
         self.connections = 0
+        self.silences: list[str] = []
         self.session = Session(1)
         self.alive = True
         self.path_given: Optional[pathlib.Path] = path
@@ -55,7 +56,9 @@ class Straw:
                 writer.close()
 
         server = await asyncio.start_unix_server(serve, os.fspath(self.path))
-        source = AgentReader(self.session, lambda: self.path_given, lambda: self.alive, self.session.apply)
+        source = AgentReader(
+            self.session, lambda: self.path_given, lambda: self.alive, self.session.apply, self.silences.append
+        )
         task = asyncio.create_task(source.run())
         async with asyncio.timeout(seconds) if hasattr(asyncio, "timeout") else _Unlimited():
             while not until(self.session) and not task.done():

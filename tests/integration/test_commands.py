@@ -170,6 +170,9 @@ def test_programs_that_cannot_be(env: dict[str, str], tmp_path: pathlib.Path) ->
     assert refused(memtui(env, "run", "go.sh", cwd=tmp_path), "go.sh is not Python (#!/bin/sh)")
     assert refused(memtui(env, "run", "plain", cwd=tmp_path), "folder without __main__.py")
     assert refused(memtui(env, "run", "--", "no-such-command"), "no-such-command")
+    assert refused(memtui(env, "run", "--", "plain", cwd=tmp_path), "plain is a folder, not a command")
+    assert refused(memtui(env, "run", ""), "name a program")
+    assert refused(memtui(env, "run", "--", ""), "name a command")
     assert memtui(env, "run", "--", "no-such-command").returncode == 127
     assert refused(memtui(env, "run"), "name a program")
     assert refused(memtui(env, "run", "--frames", "0", "x.py"), "at least 1")
@@ -267,6 +270,25 @@ def test_an_agent_of_another_version(env: dict[str, str]) -> None:
         process.wait()
 
 
+def test_what_is_no_agent(env: dict[str, str]) -> None:
+    """Something else listens there: told once, and not tried again."""
+    code = _SILENT_AGENT.replace(
+        "time.sleep(60)", "peer = listener.accept()[0]\npeer.sendall(b'\\xff' * 64)\ntime.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, env["MEMTUI_RUNTIME_DIR"]], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        done = memtui(env, "attach", "--pid", str(process.pid))
+        assert refused(done, "is no memtui agent")
+        assert "again" not in done.stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_stale_socket(env: dict[str, str]) -> None:
     """Left behind by a process of this pid that was killed."""
     path = pathlib.Path(env["MEMTUI_RUNTIME_DIR"], f"agent-{os.getpid()}.sock")
@@ -303,6 +325,62 @@ def test_the_list(env: dict[str, str], tmp_path: pathlib.Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(20)
+
+
+def test_a_log_that_cannot_be_written_on(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """The program is not hurt, and one line says that the log ends, also where no lines are wanted."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    script = tmp_path / "train.py"
+    script.write_text("import time\ntime.sleep(1.2)\nprint('done')\n")
+
+    done = memtui(env, "run", "--quiet", "--log", "/dev/full", str(script))
+
+    assert (done.stdout, done.returncode) == ("done\n", 0)
+    assert done.stderr == "memtui: the log /dev/full ends here: No space left on device\n"
+
+
+_SILENT_AGENT = (
+    "import os, socket, sys, time\n"
+    "path = os.path.join(sys.argv[1], f'agent-{os.getpid()}.sock')\n"
+    "listener = socket.socket(socket.AF_UNIX)\nlistener.bind(path)\nlistener.listen()\nprint('up', flush=True)\n"
+    "time.sleep(60)\n"
+)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_an_agent_that_does_not_answer(env: dict[str, str], stopped: bool) -> None:
+    """The lines say so, and where the process is stopped that too."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SILENT_AGENT, env["MEMTUI_RUNTIME_DIR"]], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        if stopped:
+            process.send_signal(signal.SIGSTOP)
+        done = memtui(env, "attach", "--pid", str(process.pid), "--frames", "3")
+        expected = "the process is stopped (T)" if stopped else "the agent is silent"
+        assert expected in done.stdout.splitlines()[-1]
+        assert done.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_broken_lines_of_a_log_are_counted(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """In one line on standard error; the rest is shown."""
+    script = tmp_path / "train.py"
+    script.write_text("import time\ntime.sleep(1.2)\n")
+    log = tmp_path / "log"
+    memtui(env, "run", "--quiet", "--log", str(log), str(script))
+    first, *others = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([first, others[0], b"garbage\n", *others[1:]])[:-5])
+
+    shown = memtui(env, "open", str(log))
+
+    assert shown.stderr == "memtui: 2 lines of the log cannot be read; the last one is cut off\n"
+    assert shown.returncode == 0
 
 
 def test_a_demo_ends_its_training(env: dict[str, str]) -> None:
