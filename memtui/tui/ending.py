@@ -21,6 +21,14 @@ def first_line_only(view: View, said: str) -> View:
     )
 
 
+def status_to_come(view: View) -> View:
+    """A view of a program that is gone and whose exit status is still on its way: neither finished nor failed."""
+    if view.verdict.level == "bad":
+        return view
+    text = "ended; its exit status is on its way"
+    return replace(view, state_text=text, verdict=replace(view.verdict, level="unknown", text=text))
+
+
 def _until(text: str, last: str) -> str:
     place = text.find(last)
     return text if place < 0 else text[: place + len(last)]

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
 
 
 class ExitText(Protocol):
-    """How a program ended; its text says it in words."""
+    """How a program ended: by `code` or by `signal`; its text says it in words."""
+
+    @property
+    def code(self) -> Optional[int]:
+        """What it exited with."""
+
+    @property
+    def signal(self) -> Optional[int]:
+        """What killed it."""
 
 
 class Program(Protocol):

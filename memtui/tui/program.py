@@ -11,7 +11,7 @@ from .widgets.output import OutputPane
 class ProgramTab:
     """The listener of a program (`ProgramListener` of the sources), and the pane that shows what it hears."""
 
-    def __init__(self, program: Program, ended: Callable[[], None]) -> None:
+    def __init__(self, program: Program, ended: Callable[[Optional[ExitText]], None]) -> None:
         self.program = program
         self.pane = OutputPane(id="output")
         self._ended = ended
@@ -31,11 +31,11 @@ class ProgramTab:
 
     def program_exited(self, status: ExitText) -> None:
         """The end; descendants may still write."""
-        self._ended()
+        self._ended(status)
 
     def program_closed(self, reason: Optional[str]) -> None:
         """Nothing more comes."""
-        self._ended()
+        self._ended(None)
 
     # From the pane
 

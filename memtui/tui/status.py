@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Optional
 
 from memtui.analysis import glossary, units
+from memtui.analysis.verdict import end_text
 from memtui.analysis.view import View
 
 from . import roles
@@ -43,7 +45,12 @@ class Status:
             return roles.BRIGHT, self._at_cursor(readout)
         if timeline.paused_ns is not None:
             since = elapsed(timeline.feed.now_ns() - timeline.paused_ns)
-            return roles.WARNING, f"for {since}; everything is still received · p goes on"
+            end = timeline.feed.session.end
+            meanwhile = "everything is still received"
+            if end is not None:
+                status = "" if end.exit_status is None else ": " + end_text(replace(end, exception=None, text=""))
+                meanwhile = f"the program has ended{status}"
+            return roles.WARNING, f"for {since}; {meanwhile} · p goes on"
         if timeline.in_the_past:
             return roles.TEXT, "the chart shows the past · end: live again"
         return None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from memtui.sources.program import ExitStatus
 from memtui.tui.app import DisplayFailed, MemtuiApp, Outcome, run_app
 from memtui.tui.picture import save
 from memtui.wire.frames import Event
@@ -257,6 +258,33 @@ def test_of_an_exception_of_several_lines_the_first_is_shown(width: int) -> None
     drive(MadeUpFeed(), test, size=(width, 30))
 
 
+def test_an_end_during_a_pause_is_told_with_its_status() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        while not app.ready:
+            await pilot.pause(0.05)
+        await pilot.press("p")
+        feed.session.ended(feed.now_ns())
+        await settle(app, pilot)
+        assert "the program has ended ·" in text(app)[2]
+        assert "status is on its way" in text(app)[1]
+        await pilot.press("p")
+        assert "ENDED" in text(app)[2]
+        assert not any("not known" in line or "finished" in line for line in text(app)[1:3])
+        await pilot.press("p")
+        feed.program.running = False
+        feed.program.listener.program_exited(ExitStatus(3, None, False, 0.0))
+        await pilot.pause()
+        assert "the program has ended: exited with status 3 ·" in text(app)[2]
+        await pilot.press("p")
+        assert "exited with status 3" in text(app)[1]
+        assert "ENDED" in text(app)[2]
+        assert not any("not known" in line or "on its way" in line for line in text(app)[1:3])
+
+    feed: Any = MadeUpFeed()
+    feed.program = MadeUpProgram()
+    drive(feed, test)
+
+
 # The program's output
 
 
@@ -304,7 +332,7 @@ def test_the_keyboard_comes_back_when_the_program_ends() -> None:
         await pilot.pause()
         assert app.monitor.typing
         feed.program.running = False
-        feed.program.listener.program_exited(None)
+        feed.program.listener.program_exited(ExitStatus(3, None, False, 0.0))
         assert not app.monitor.typing
         await pilot.pause()
         assert "keyboard" not in text(app)[-1]

@@ -16,8 +16,8 @@ from textual.widget import Widget
 
 from memtui.analysis.view import View
 from memtui.tui import messages
-from memtui.tui.ending import first_line_only
-from memtui.tui.feed import BuildView, Feed
+from memtui.tui.ending import first_line_only, status_to_come
+from memtui.tui.feed import BuildView, ExitText, Feed
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
@@ -196,6 +196,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         view = self.build(session, self.timeline.device, self.timeline.now_ns())
         if session.end is not None:
             view = first_line_only(view, session.end.text)
+            program = self.feed.program
+            if program is not None and program.running and session.end.exit_status is None:
+                view = status_to_come(view)
         if self.timeline.paused_ns is not None:
             view = replace(view, state="paused")
         self.view = view
@@ -286,14 +289,18 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._name_tabs()
         self.draw_changes()
 
-    def program_ended(self) -> None:
-        """Nobody is there to type to: the keyboard comes back."""
+    def program_ended(self, status: Optional[ExitText]) -> None:
+        """Nobody is there to type to: the keyboard comes back. `status` is None where it is not known."""
+        if status is not None:
+            # Known here: the screen is not to say for the moment that it is not.
+            number = status.code if status.signal is None else -status.signal
+            self.feed.session.ended(self.feed.now_ns(), number)
         if self.program_tab is not None:
             self.program_tab.pane.can_focus = False
             if self.typing:
                 self.set_focus(None)
             self.keys.typing = False
-        self.draw_changes(force=True)
+        self.draw_changes()
 
     def action_tab(self, name: str) -> None:
         """Shows one of the tabs."""
