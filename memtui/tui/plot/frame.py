@@ -60,7 +60,7 @@ def with_labels(rows: list[Row], labels: Sequence[Label], look: Look) -> list[Ro
     for row, text, role, floating in labels:
         shown = f" {look.text(text)} "
         start = width - len(shown) - 1
-        if row < 0 or start < width // 4 or (row in named and not floating):
+        if row < 0 or start < width // 8 or (row in named and not floating):
             continue
         named.add(row)
         for place in (row, row - 1):
