@@ -7,6 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: What is not told from zero because the machine was busy has not been shown.
+_WIDEST = 0.04
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -15,6 +18,11 @@ class Interval:
     median: float
     low: float
     high: float
+
+    @property
+    def sure(self) -> bool:
+        """Of shares and ratios: whether the interval is narrow enough to say anything. On a busy machine it is not."""
+        return self.high - self.low <= _WIDEST
 
     def has(self, value: float) -> bool:
         """Whether the median is not told from `value`."""

@@ -68,11 +68,11 @@ def lines(wanted: float, result: dict[str, Any]) -> Iterator[Line]:
     assert sum(pair[True]["frames"] > 0 for pair in pairs) == len(pairs), "an on block was not on"
     step = statistics.median(pair[False]["wall"] for pair in pairs)
     size = f"{1e3 * wanted:g} ms"
-    about = f"{1e3 * step:.1f} ms, {result['layers']} layers, {result['parameters']} parameters, {looks} looks and {sent} frames"
+    about = f"{1e3 * step:.1f} ms, {result['parameters']} parameters, {looks} looks, {sent} frames"
     # Less than a few steps looked at, and the figures would be of an agent without categories.
     yield Line(f"{size} step: {len(pairs)} pairs of {BLOCK_SECONDS:g} s", about, "≥ 8 looks", looks >= 8)
     wall, share = _differences(pairs, "wall")
-    met = wall.has(0) or abs(share.median) < NEGLIGIBLE
+    met = share.sure and (wall.has(0) or abs(share.median) < NEGLIGIBLE)
     yield Line(f"{size} step: added wall, µs", wall.text(1e6), "not told from 0, or < 1 %", met)
     yield Line(f"{size} step: added wall, %", share.text(100, 2))
     cpu, share = _differences(pairs, "cpu")
@@ -82,7 +82,7 @@ def lines(wanted: float, result: dict[str, Any]) -> Iterator[Line]:
         f"{size} step: added processor time, %",
         share.text(100, 2),
         "≤ +1 %" if held else "",
-        share.median <= 0.01 if held else None,
+        share.sure and share.median <= 0.01 if held else None,
     )
     own = [nanoseconds / 1e3 for nanoseconds in result["own"]]
     mean = f" (mean {statistics.mean(own):.0f}, {len(own)} steps)"
