@@ -284,7 +284,7 @@ def failure_text(error: Exception, feed: Feed) -> str:
     """One line for an app that broke: of what, and what has become of the program."""
     what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     parts = [f"the display failed ({what})"]
-    pid, program = feed.session.pid, feed.program
-    if pid and not feed.replay and feed.session.end is None and (program is None or program.running):
+    pid = feed.session.pid
+    if pid and not feed.replay and feed.session.end is None:
         parts.append(f"process {pid} goes on, memtui attach --pid {pid} shows it again")
     return "; ".join([*parts, "MEMTUI_DEBUG=1 shows where"])
