@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from ..wire.frames import BlockSummary
@@ -107,15 +106,7 @@ class BlockReader:
             self._call = self._choose()
             if self._call is None:
                 return None
-        # The thousand small dictionaries of a snapshot are gone again in a moment: without this they would bring on a
-        # collection of the program's own objects, here, with the program's finalizers.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return _by_device(self._call()["segments"])
-        finally:
-            if collects:
-                gc.enable()
+        return _by_device(self._call()["segments"])
 
 
 def _by_device(segments: list[dict[str, Any]]) -> dict[str, Blocks]:

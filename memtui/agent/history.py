@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 #: (spacing, how many): every frame of the last minute and a half, then one a second, then one every half minute. Of
-#: those that share a place the one with the most allocated bytes stays. About 3 MiB with one device.
-_TIERS = ((0, 900), (1_000_000_000, 1200), (30_000_000_000, 1000))
+#: those that share a place the one with the most allocated bytes stays. About 2.3 MiB with one device.
+_TIERS = ((0, 900), (1_000_000_000, 600), (30_000_000_000, 720))
 
 
 class History:
