@@ -111,7 +111,8 @@ def _parser() -> argparse.ArgumentParser:
         "attach",
         help="watch a process whose agent is running",
         description="Watches a process that was started by memtui run or has called memtui.start(). Leaving it leaves "
-        "the process as it is.",
+        "the process as it is. Of a program of memtui run that has ended meanwhile it prints the output, and has its "
+        "exit status.",
     )
     attach.add_argument("--pid", type=int, required=True, help="the process; memtui ps lists those that can be watched")
     _watching(attach)

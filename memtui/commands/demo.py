@@ -71,8 +71,10 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
         except LaunchFailed as error:
             raise launch_failed(error) from None
         monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL)
+        # Under nohup it goes on when the terminal goes; else the training must not be left behind.
+        hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
         try:
-            watch_lines(monitor, options, (signal.SIGHUP,))
+            watch_lines(monitor, options, hangup)
         finally:
             status = _end(start)
         if status is None or status.shell_code == 0:

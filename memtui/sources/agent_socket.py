@@ -21,7 +21,7 @@ from .sockets import find_socket
 _CONNECT_SECONDS = _PROBE_SECONDS = 3.0
 _GREETING_SECONDS = 10.0
 #: An agent answers within a tenth of a second; after so long its silence is told.
-_SILENT_SECONDS = 1.0
+_SILENT_SECONDS = 0.6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CHUNK = 1 << 18
 
