@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memtui.session.history import Series
@@ -53,6 +53,7 @@ def test_a_small_scale_is_told_in_a_unit_with_ticks_to_see(mib: int, rows: int, 
     assert [label for _, label in made.ticks] == labels
 
 
+@settings(max_examples=500)
 @given(st.integers(1, 2**45), st.integers(9, 60))
 def test_there_are_always_three_ticks(top: int, rows: int) -> None:
     made = scale(round_top(top), rows)
@@ -60,7 +61,9 @@ def test_there_are_always_three_ticks(top: int, rows: int) -> None:
     assert all(len(label) <= 5 for _, label in made.ticks)
 
 
+@settings(max_examples=500)
 @given(st.integers(1, 2**45), st.integers(2, 60))
+@example(2_097_153, 3)
 def test_ticks_never_crowd_and_never_leave_the_scale(top: int, rows: int) -> None:
     made = scale(top, rows)
     values = [value for value, _ in made.ticks]

@@ -39,9 +39,10 @@ def scale(top: int, rows: int) -> Scale:
     unit = units.unit_of(top)
     made = _scale_in(unit, top, rows)
     place = _STEPS.index(unit)
-    if place and top <= FEW * 1024**place and len(made.ticks) < min(FEW, rows // 3 + 1):
+    most = max(1, rows // 3) + 1
+    if place and top <= FEW * 1024**place and len(made.ticks) < min(FEW, most):
         finer = _scale_in(_STEPS[place - 1], top, rows)
-        return finer if len(finer.ticks) > len(made.ticks) else made
+        return finer if len(made.ticks) < len(finer.ticks) <= most else made
     return made
 
 
