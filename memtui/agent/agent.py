@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
 from ..wire.frames import PROTOCOL, BlockSummary, Bye, Classification, DeviceFrame, Event, Frame, Hello
@@ -20,6 +20,9 @@ from .looks import Look
 from .observer import Observer, Sample
 from .readings import Reading
 from .server import Server
+
+if TYPE_CHECKING:
+    from .dormant import Sentry
 
 PERIOD_NS = 100_000_000
 _REFRESH_NS = 1_000_000_000
@@ -52,23 +55,15 @@ class Agent:
         self._step_told = 0
         self._bye: Optional[Bye] = None
 
-    def install(self) -> None:
-        """Begins to watch; no thread and no socket until the process uses a device or trains."""
-        self.observer.install()
+    def install(self, sentry: Sentry) -> None:
+        """Takes over from the sentry; no thread and no socket before `start`."""
+        self.observer.install(sentry)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_weak(self._forked))
         atexit.register(_weak(self._exiting))
-        for name in ("cuda", "xpu"):
-            backend = getattr(self.torch, name, None)
-            if backend is None:
-                continue
-            if backend.is_initialized():
-                self._initialized(name)
-            elif hasattr(backend, "_queued_calls"):
-                # What torch itself calls once the device is initialised; no traceback is taken for ours.
-                backend._queued_calls.append((lambda name=name: self._initialized(name), []))
 
-    def _initialized(self, name: str) -> None:
+    def initialized(self, name: str) -> None:
+        """A backend is being initialised, or has been: "cuda" or "xpu"."""
         try:
             if name == "cuda":
                 self.torch._C._cuda_attach_out_of_memory_observer(_oom_observer(self))

@@ -22,7 +22,7 @@ class _Pass(functools.partial):  # type: ignore[type-arg]
     """A partial that can be referred to weakly in every Python."""
 
 
-class _Passes:
+class Passes:
     """Hands out what runs a backward pass, and notes when it is dropped again.
 
     `started` is called when a pass begins, and says whether its end is wanted; `ends` receives the monotonic
@@ -37,6 +37,7 @@ class _Passes:
         self._note = functools.partial(next, map(ends.append, clock))
 
     def hand_out(self) -> Any:
+        """What runs one pass."""
         if len(self._references) > 8:
             self._references = {reference for reference in self._references if reference() is not None}
         current = _Pass(self.original)
@@ -51,7 +52,7 @@ class _Passes:
 class WatchedBackward:
     """Stands in for torch's `_engine_run_backward`."""
 
-    def __init__(self, passes: _Passes) -> None:
+    def __init__(self, passes: Passes) -> None:
         self._passes = passes
         functools.update_wrapper(self, passes.original)
 
@@ -63,7 +64,7 @@ class WatchedBackward:
 class WatchedEngine:
     """Stands in for the engine object that torch before 2.4 calls without that function between."""
 
-    def __init__(self, engine: Any, passes: _Passes) -> None:
+    def __init__(self, engine: Any, passes: Passes) -> None:
         self._engine, self._passes = engine, passes
 
     @property
@@ -75,18 +76,18 @@ class WatchedEngine:
         return getattr(self._engine, name)
 
 
-def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> Callable[[], None]:
-    """Puts the watch in place; the result takes it out again, if nobody has put something over it since."""
+def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> tuple[Passes, Callable[[], None]]:
+    """Puts the watch in place: the passes, and what takes it out again if nobody has put something over it since."""
     holder: Any = torch.autograd
     name, original = "_engine_run_backward", getattr(torch.autograd, "_engine_run_backward", None)
     watched: Any
     if original is not None:
-        passes = _Passes(original, started, ends)
+        passes = Passes(original, started, ends)
         watched = WatchedBackward(passes)
     else:
         holder, name = torch.autograd.Variable, "_execution_engine"
         original = holder._execution_engine
-        passes = _Passes(original.run_backward, started, ends)
+        passes = Passes(original.run_backward, started, ends)
         watched = WatchedEngine(original, passes)
     setattr(holder, name, watched)
 
@@ -95,7 +96,7 @@ def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> Callable
             setattr(holder, name, original)
         passes.started = _unwanted
 
-    return remove
+    return passes, remove
 
 
 def _unwanted() -> bool:

@@ -10,15 +10,17 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event
-from . import backward
 from .inventory import Inventory
 from .looks import Look, Looks
 from .phases import Phases
 from .readings import Reading, Readings
 from .roots import WatchedHooks
+
+if TYPE_CHECKING:
+    from .dormant import Sentry
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -70,19 +72,12 @@ class Observer:
 
     # -- putting in place and taking away ---------------------------------
 
-    def install(self) -> None:
-        """Begins to watch. Called once, on the thread that imports torch."""
-        from torch.nn.modules import module as modules
-        from torch.optim import optimizer as optimizers
-
+    def install(self, sentry: Sentry) -> None:
+        """Takes over from the sentry: what it knows, and what it has put in place."""
+        self.inventory.roots, self._ends = sentry.roots, sentry.ends
+        self._handles, self._remove_backward = sentry.handles, sentry.remove_backward
         WatchedHooks.noted = self._forward
-        self._remove_backward = backward.watch(self.torch, self._backward_started, self._ends)
-        self._handles = [
-            modules.register_module_parameter_registration_hook(self._parameter),
-            modules.register_module_module_registration_hook(self._child),
-            optimizers.register_optimizer_step_pre_hook(self._optimizer_started),
-            optimizers.register_optimizer_step_post_hook(self._optimizer_ended),
-        ]
+        sentry.take_over(self.optimizer_started, self.optimizer_ended, self.backward_started)
 
     def unload(self) -> None:
         """Stops watching: at once nothing is noted any more, and the training's thread takes the hooks out."""
@@ -107,12 +102,14 @@ class Observer:
 
     # -- what torch calls ---------------------------------------------------
 
-    def _parameter(self, module: Any, _name: str, _parameter: Any) -> None:
+    def parameter(self, module: Any) -> None:
+        """A parameter is being registered on `module`."""
         if not self._dead:
             with self._untraced:
                 self.inventory.roots.parameter(module)
 
-    def _child(self, parent: Any, _name: str, child: Any) -> None:
+    def child(self, parent: Any, child: Any) -> None:
+        """`child` is being registered as a submodule of `parent`."""
         if not self._dead:
             with self._untraced:
                 self.inventory.roots.child(parent, child)
@@ -124,17 +121,20 @@ class Observer:
         if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
             self.boundary("forward_start")
 
-    def _backward_started(self) -> bool:
+    def backward_started(self) -> bool:
+        """A backward pass begins; whether its end is wanted."""
         if self._dead or (_thread.get_ident() != self._thread and not self._mine()):
             return False
         self.boundary("backward_start")
         return True
 
-    def _optimizer_started(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def optimizer_started(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """An optimizer's step begins."""
         if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
             self.boundary("optimizer_start", optimizer)
 
-    def _optimizer_ended(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def optimizer_ended(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """An optimizer's step has ended, without an exception."""
         if self._compiling() or (_thread.get_ident() != self._thread and not self._mine()):
             return
         if not self._dead:
@@ -270,12 +270,12 @@ class _Untraced:
             for function in (
                 WatchedHooks.__bool__,
                 Observer._forward,
-                Observer._optimizer_started,
-                Observer._optimizer_ended,
-                Observer._parameter,
-                Observer._child,
+                Observer.optimizer_started,
+                Observer.optimizer_ended,
+                Observer.parameter,
+                Observer.child,
                 Observer._mine,
-                Observer._backward_started,
+                Observer.backward_started,
                 Observer.boundary,
                 _Untraced.__enter__,
                 _Untraced.__exit__,

@@ -51,8 +51,9 @@ def main() -> None:
         step()
         time.sleep(0.05)
     result: dict[str, Any] = {"after": own_bytes(), "kept": 0}
-    agent = sys.modules.get("_memtui_agent_of_this_process")
-    if agent is not None:
+    sentry: Any = sys.modules.get("_memtui_agent_of_this_process")
+    if sentry is not None:
+        agent = sentry.agent
         agent._tick = lambda *_: None
         result["kept"] = fill(agent)
     result["full"] = own_bytes()

@@ -22,7 +22,8 @@ class Switch:
     """Takes the agent out of this process and puts it back, as it was."""
 
     def __init__(self, model: Any) -> None:
-        self.agent: Any = sys.modules["_memtui_agent_of_this_process"]
+        self.sentry: Any = sys.modules["_memtui_agent_of_this_process"]
+        self.agent = self.sentry.agent
         self.observer = self.agent.observer
         self.looks = 0
         self._model = model
@@ -56,7 +57,8 @@ class Switch:
             return
         revision = inventory.roots.revision
         observer._dead = False
-        observer.install()
+        self.sentry.install()
+        observer.install(self.sentry)
         inventory.roots.merge([self._model])
         inventory.roots.revision = revision  # nothing has changed that would have to be described again
         observer.looks.pause()
