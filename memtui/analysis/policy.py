@@ -15,7 +15,7 @@ class Policy:
     old_classification_ns: int = 2_000_000_000  # categories and blocks older than this are marked with their age
     holes_share: float = 0.05  # pinned holes worth a word
     growth_looks: int = 12  # looks at different steps over which growth must hold to be called growth
-    growth_share: float = 0.001  # of what is allocated: a growth of less over these looks is no news
+    growth_share: float = 0.005  # of what is allocated: a growth of less over these looks is no news
     growth_steps: int = 2_000  # a leak that fills the device within so many steps speaks in the verdict
     recent_ns: int = 60_000_000_000  # an event younger than this speaks in the verdict
 
