@@ -1,20 +1,16 @@
-"""`memtui attach`: a process whose agent is running."""
+"""`memtui attach`: a process that runs already."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import pathlib
-import pwd
 import signal
 import sys
-import time
 from typing import Optional
 
 from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
-from memtui.session.session import End
 from memtui.sources.agent_socket import AgentError, find_agent, probe
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import NotSupervised, ProgramError
@@ -24,13 +20,26 @@ from memtui.sources.sockets import find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
 from memtui.supervisor.messages import MessageError
 
-from .run import open_log
+from .entry import dry_run, enter, unload
+from .everything import attach_all, unload_all
+from .ownline import OwnLines
+from .run import end_of, leave_app, open_log, tell_failure, tell_going_on
 from .screen import check_terminal, show, wants_app
 
 
 def attach(options: argparse.Namespace) -> int:
-    """Watches process `options.pid` until it ends or is left: 0. A program's status where it had ended before."""
-    pid: int = options.pid
+    """Watches a process until it ends or is left; the status of a program that `memtui run` started."""
+    if options.exact_peaks:
+        raise CommandError(
+            "exact peaks are asked for when a program starts: memtui run --exact-peaks, "
+            "or memtui.start(exact_peaks=True) in it",
+            2,
+        )
+    if options.all:
+        return unload_all() if options.unload and not options.dry_run else attach_all(dry=options.dry_run)
+    pid: Optional[int] = options.pid if options.pid is not None else _pick(options)
+    if pid is None:
+        return 0
     try:
         program = program_state(pid) if find_socket("run", pid) is not None else None
     except NotSupervised:
@@ -42,21 +51,54 @@ def attach(options: argparse.Namespace) -> int:
     supervised = program is not None
     if not supervised:
         check_process(pid)
-    check_agent(pid, supervised)
+    if options.dry_run:
+        return dry_run(pid)
+    enters = not (check_agent(pid, supervised) or supervised)
     use_driver_of_process(pid)
-    if wants_app(options):
-        check_terminal()
-        monitor = Monitor(pid, supervised=supervised, log=open_log(options))
-        kind = show(monitor, options)
-        if kind == "stop":
-            from .stopping import stop_program
+    try:
+        return _watch(pid, options, supervised=supervised, enters=enters)
+    finally:
+        if options.unload:
+            unload(pid)
 
-            stop_program(pid)
-        elif kind == "detach":
-            print(f"memtui: process {pid} goes on; memtui attach --pid {pid} shows it again", file=sys.stderr)
+
+def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: bool) -> int:
+    if not wants_app(options):
+        if enters:
+            enter(pid, quiet=options.quiet)
+        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=open_log(options)), options)
+    check_terminal()
+    monitor = Monitor(pid, supervised=supervised, collect=False, log=open_log(options), enter=enters)
+    kind = show(monitor, options)
+    if supervised and kind != "detach":
+        return _leave(pid, kind)
+    if kind == "stop":
+        from .stopping import stop_program
+
+        stop_program(pid)
+    elif kind == "detach":
+        tell_going_on(pid)
+    return 0
+
+
+def _pick(options: argparse.Namespace) -> Optional[int]:
+    """The process that the user picks from a list; None where they leave it."""
+    if not wants_app(options) or options.dry_run:
+        raise CommandError("which process? memtui ps lists those that can be watched: memtui attach --pid PID", 2)
+    from memtui.tui.picker import pick
+
+    check_terminal()
+    return pick(theme=options.theme)
+
+
+def _leave(pid: int, kind: str) -> int:
+    """As `memtui run` leaves; 0 where another viewer has printed the output and taken the status already."""
+    try:
+        return leave_app(pid, kind)
+    except CommandError:
+        if find_socket("run", pid) is not None:
+            raise
         return 0
-    monitor = Monitor(pid, supervised=supervised, collect=False, log=open_log(options))
-    return watch_lines(monitor, options)
 
 
 def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
@@ -71,19 +113,22 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
         show(Monitor(pid, supervised=True, collect=False, log=log, label=label), options)
     sys.stdout.flush()
     try:
-        status = replay_to(pid, 1)
+        status, last_words = replay_to(pid, 1)
     except ProgramError as error:
         raise CommandError(str(error)) from None
     if status is None:
         raise CommandError(f"the supervisor of process {pid} hung up")
     if app:
+        tell_failure(status, last_words)
         return status.shell_code
-    end = End(time.monotonic_ns(), status.code if status.signal is None else -status.signal)
+    end = end_of(status)
     if log is not None:
         log.end(end)
         log.close()
     if not options.quiet:
-        print(f"memtui: {end_text(end)}", flush=True)
+        # Nobody else writes there: where the output ended is known.
+        unfinished = last_words[-1:] not in (b"", b"\n")
+        OwnLines(sys.stdout, shared=unfinished).say(f"memtui: {end_text(end)}")
     return status.shell_code
 
 
@@ -96,14 +141,15 @@ def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tup
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, *more_signals):
             loop.add_signal_handler(number, stopped.set)
-        await print_lines(monitor, None if options.quiet else sys.stdout, options.frames, options.device, stopped)
+        lines = OwnLines(None if options.quiet else sys.stdout)
+        await print_lines(monitor, lines, options.frames, options.device, stopped, at_once=True)
 
     asyncio.run(watch())
     return 0
 
 
 def check_process(pid: int) -> None:
-    """Raises CommandError, with the way out, where `pid` is no living process of this user."""
+    """Raises CommandError, with the way out, where `pid` is no living process."""
     status = _status(pid)
     if status is None:
         raise CommandError(f"no such process: {pid}; memtui ps lists what can be watched")
@@ -113,26 +159,19 @@ def check_process(pid: int) -> None:
     if status.get("State", "").startswith(("Z", "X")):
         parent = status.get("PPid", "?")
         raise CommandError(f"process {pid} has ended; its parent {parent} has not collected its exit status yet")
-    owner = int(status.get("Uid", "0").split()[0])
-    if owner != os.geteuid() and os.geteuid() != 0:
-        raise CommandError(f"process {pid} belongs to {_user(owner)}: watch it as that user, or as root with sudo")
 
 
-def check_agent(pid: int, supervised: bool) -> None:
-    """Raises CommandError where nothing in the process can be talked to, or it speaks another version."""
+def check_agent(pid: int, supervised: bool) -> bool:
+    """Whether there is an agent to talk to; raises CommandError where it speaks another version."""
     found = choose_agent(pid) if supervised else pid
     path = find_agent(found) if found is not None else None
-    if path is None:
-        if supervised:
-            return  # memtui run started it: its agent appears when torch is imported
-        raise CommandError(
-            f"process {pid} has no memtui agent, and getting into a running process is not possible yet: "
-            "start it with memtui run, or call memtui.start() in it"
-        )
+    if path is None or found is None:
+        return False
     try:
-        probe(path)
+        probe(path, found)
     except AgentError as error:
         raise CommandError(str(error)) from None
+    return True
 
 
 def _status(pid: int) -> Optional[dict[str, str]]:
@@ -144,10 +183,3 @@ def _status(pid: int) -> Optional[dict[str, str]]:
         return None
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: value.strip() for key, _, value in pairs}
-
-
-def _user(uid: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"user {uid}"

@@ -7,14 +7,12 @@ import contextlib
 import importlib.util
 import os
 import pathlib
-import re
 import signal
 import sys
 import tempfile
 from typing import BinaryIO, Optional
 
 import memtui.examples
-from memtui.analysis.text import clean
 from memtui.cli import CommandError
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart
@@ -23,20 +21,21 @@ from memtui.supervisor import messages
 from memtui.supervisor.messages import Kind
 
 from .attach import watch_lines
-from .program import with_agent
+from .lastwords import exception_line, last_line
+from .program import current_folder, with_agent
 from .run import launch_failed, open_log, run_in_app
 from .screen import wants_app
 
 _LABEL = "gpt.py (demo)"
 _LAST_WORDS_BYTES = 65_536
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")
+_LEAST_BYTES = 1 << 29
 
 
 def demo(options: argparse.Namespace) -> int:
     """Trains and shows it; the training ends with the demo, unless it is left running from the app."""
     if importlib.util.find_spec("torch") is None:
         raise CommandError("the demo trains a model and needs PyTorch beside memtui: pip install 'memtui[demo]'")
-    env = with_agent()
+    env = with_agent(exact_peaks=options.exact_peaks)
     if options.virtual_gpu is not None:
         env = _on_virtual_gpu(env, options.virtual_gpu)
     argv = [sys.executable, str(pathlib.Path(memtui.examples.__file__).with_name("gpt.py"))]
@@ -50,8 +49,11 @@ def demo(options: argparse.Namespace) -> int:
 def _on_virtual_gpu(env: dict[str, str], size: str) -> dict[str, str]:
     from memtui.sources.virtual_driver import use_driver_of
     from memtui.virtual_gpu import VirtualGpuError, environment, profile_of
+    from memtui.virtual_gpu.profile import parse_size
 
     try:
+        if parse_size(size) < _LEAST_BYTES:
+            raise CommandError(f"{size} of memory has no room for a model: memtui demo --virtual-gpu 24GiB", 2)
         env = environment(profile_of(memory=size, context="300MiB"), base=env)
     except VirtualGpuError as error:
         raise CommandError(str(error)) from None
@@ -67,7 +69,9 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
     # Not this process's own standard error: whoever reads that waits until everybody has closed it.
     with open(os.devnull, "r+b") as null, tempfile.TemporaryFile() as errors:
         try:
-            start = launch(argv, env, os.getcwd(), pty=False, stdio=(null.fileno(), null.fileno(), errors.fileno()))
+            start = launch(
+                argv, env, current_folder(), pty=False, stdio=(null.fileno(), null.fileno(), errors.fileno())
+            )
         except LaunchFailed as error:
             raise launch_failed(error) from None
         monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL)
@@ -101,6 +105,5 @@ def _last_error(errors: BinaryIO) -> str:
     """The line of a traceback that names the exception."""
     errors.seek(0, os.SEEK_END)
     errors.seek(max(0, errors.tell() - _LAST_WORDS_BYTES))
-    lines = errors.read().decode(errors="replace").splitlines()
-    named = [line for line in lines if _EXCEPTION.match(line)]
-    return clean((named or [line for line in lines if line.strip()] or [""])[-1], 200)
+    said = errors.read().decode(errors="replace")
+    return exception_line(said) or last_line(said)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import sys
 import time
-from typing import Callable, Optional, TextIO
+from typing import Any, Optional
 
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
+
+from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
 
@@ -28,35 +30,45 @@ def view_of(monitor: Monitor, device: Optional[str]) -> View:
 
 
 async def print_lines(
-    monitor: Monitor, stream: Optional[TextIO], frames: Optional[int], device: Optional[str], stopped: asyncio.Event
+    monitor: Monitor,
+    lines: OwnLines,
+    frames: Optional[int],
+    device: Optional[str],
+    stopped: asyncio.Event,
+    *,
+    at_once: bool = False,
 ) -> bool:
     """Starts the monitor and prints until the process ends, `frames` lines are out, or `stopped` is set.
 
-    True where the process ended. Without a `stream` nothing is printed, and seconds are counted all the same.
+    The first line comes after a second; `at_once` as soon as there are figures, should that be earlier.
+    True where the process ended. Without a stream for the lines seconds are counted all the same.
     """
     await monitor.start()
     try:
         printed, trouble = 0, ""
         ends = [asyncio.ensure_future(monitor.ended()), asyncio.ensure_future(stopped.wait())]
         due = time.monotonic()
+        if at_once:
+            await _first_figures(monitor, [*ends])
+            due = time.monotonic() - _PERIOD_SECONDS
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
             due += _PERIOD_SECONDS
             await asyncio.wait(ends, timeout=max(0.0, due - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
             if ends[0].done() or ends[1].done():
                 break
-            _say(stream, lambda: _line(monitor, device))
+            lines.say(f"memtui: {_line(monitor, device)}")
             printed += 1
-            trouble = _tell_trouble(monitor, trouble)
+            trouble = _tell_trouble(monitor, trouble, lines)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
         if ended:
-            _say(stream, lambda: farewell(view_of(monitor, device)))
+            lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended
     finally:
         await monitor.stop()
-        _tell_trouble(monitor, trouble)
+        _tell_trouble(monitor, trouble, lines)
 
 
 def _line(monitor: Monitor, device: Optional[str]) -> str:
@@ -66,14 +78,20 @@ def _line(monitor: Monitor, device: Optional[str]) -> str:
     return f"{line} · {silence}" if silence else line
 
 
-def _tell_trouble(monitor: Monitor, told: str) -> str:
+def _tell_trouble(monitor: Monitor, told: str, lines: OwnLines) -> str:
     """Says once, whatever is printed else, that the log ends."""
     if monitor.log_trouble and not told:
-        _say(sys.stderr, lambda: monitor.log_trouble)
+        OwnLines(sys.stderr, shared=lines.shared).say(f"memtui: {monitor.log_trouble}")
     return monitor.log_trouble
 
 
-def _say(stream: Optional[TextIO], line: Callable[[], str]) -> None:
-    if stream is not None:
-        with contextlib.suppress(ValueError):  # closed by whoever owns it
-            print(f"memtui: {line()}", file=stream, flush=True)
+async def _first_figures(monitor: Monitor, ends: list[asyncio.Future[Any]]) -> None:
+    """Waits for the first frame, no longer than for a line."""
+    changed = asyncio.Event()
+    monitor.on_change = changed.set
+    end = time.monotonic() + _PERIOD_SECONDS
+    while monitor.session.frame is None and time.monotonic() < end and not any(task.done() for task in ends):
+        changed.clear()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(changed.wait(), max(0.0, end - time.monotonic()))
+    monitor.on_change = None

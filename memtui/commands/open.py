@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 
 from memtui.cli import CommandError
+from memtui.session.session import Session
 from memtui.sources.log_format import LogError
+from memtui.sources.log_reader import LogReader
 from memtui.sources.replay import Replay
 
+from .ownline import writable
 from .screen import check_terminal, show, wants_app
 
 
@@ -28,24 +32,37 @@ def open_log(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
-    from memtui.sources.log_reader import LogReader
 
     reader = LogReader(options.file)
     if reader.trouble:
         print(f"memtui: {reader.trouble}", file=sys.stderr)
-    offset_ns = reader.whole.hello.wall_offset_ns if reader.whole.hello is not None else 0
-    for printed, (session, time_ns) in enumerate(reader.each_second()):
+    used = {device.device for device in reader.whole.devices}
+    if options.device is not None and options.device not in used:
+        raise CommandError(f"{options.device} is not in this log: --device {' or '.join(sorted(used))}")
+
+    def say(line: str) -> None:
+        if not options.quiet:
+            print(writable(sys.stdout, line))
+
+    for printed, (session, time_ns) in enumerate(_moments(reader)):
         if options.frames is not None and printed >= options.frames:
             break
         names = {device.device for device in session.devices}
         device = options.device if options.device in names else session.default_device()
-        view = build_view(session, device, time_ns)
-        if not options.quiet:
-            print(headline(view, (time_ns + offset_ns) / 1e9))
+        say(headline(build_view(session, device, time_ns), (time_ns + reader.wall_offset_ns) / 1e9))
     else:
         whole = build_view(reader.whole, options.device or reader.whole.default_device(), reader.end_ns)
-        if whole.state == "ended" and not options.quiet:
-            print(farewell(whole))
+        if whole.state == "ended":
+            say(farewell(whole))
     reader.close()
-    sys.stdout.flush()
+    print(end="", flush=True)
     return 0
+
+
+def _moments(reader: LogReader) -> Iterator[tuple[Session, int]]:
+    """Each second's end, or the end of a log of less than one."""
+    moment = None
+    for moment in reader.each_second():
+        yield moment
+    if moment is None:
+        yield reader.whole, reader.end_ns

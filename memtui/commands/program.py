@@ -11,7 +11,10 @@ import zipfile
 
 from memtui.agent import environment
 from memtui.cli import CommandError
+from memtui.sources.log_reader import is_log
 from memtui.wire import paths
+
+from .module import check_module
 
 #: Process ids have up to seven digits.
 _LONGEST_PID = 4_194_304
@@ -32,9 +35,19 @@ def resolve(words: list[str]) -> tuple[list[str], str]:
     if words[0] == "-m":
         if words[1:2] in ([], [""]):
             raise CommandError("name a module after -m", 2)
-        return [interpreter(), *words], " ".join(words)
+        python = interpreter()
+        check_module(python, words[1])
+        return [python, *words], " ".join(words)
     check_script(words[0])
     return [interpreter(), *words], " ".join(words)
+
+
+def current_folder() -> str:
+    """Where the program is to run; raises CommandError where that is no longer there."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise CommandError(f"the current folder cannot be used ({error.strerror}): cd to one that is there") from None
 
 
 def interpreter() -> str:
@@ -64,6 +77,8 @@ def check_script(name: str) -> None:
             if not (path / "__main__.py").is_file():
                 raise CommandError(f"{name} is a folder without __main__.py: name a script", 2)
             return
+        if path.exists() and not path.is_file():
+            return  # a pipe's content can be read once, and Python is to read it
         with path.open("rb") as file:
             head = file.read(_LOOKED_AT_BYTES)
     except FileNotFoundError:
@@ -73,6 +88,8 @@ def check_script(name: str) -> None:
     if path.suffix == ".pyc" or zipfile.is_zipfile(path):
         return
     first = head.split(b"\n", 1)[0]
+    if b'"memtui log"' in first and is_log(name):
+        raise CommandError(f"{name} is a log, not a script: memtui open {name}", 2)
     if b"\0" in head:
         raise CommandError(
             f"{name} is not a Python script but a binary file; to run a command: memtui run -- {name}", 2
@@ -95,11 +112,11 @@ def _check_syntax(name: str, head: bytes) -> None:
             raise CommandError(f"{name} is not Python{where}: {getattr(error, 'msg', error)}", 2) from None
 
 
-def with_agent() -> dict[str, str]:
+def with_agent(*, exact_peaks: bool = False) -> dict[str, str]:
     """This environment, with the agent in every Python started under it; raises CommandError where no socket can be."""
     try:
         folder = paths.runtime_folder()
         paths.check_length(folder / paths.agent_socket_name(_LONGEST_PID))
     except paths.PathError as error:
         raise CommandError(str(error)) from None
-    return environment(dict(os.environ))
+    return environment(dict(os.environ), exact_peaks=exact_peaks)

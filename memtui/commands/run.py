@@ -10,17 +10,22 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import NoReturn, Optional
 
 from memtui import __version__
+from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
+from memtui.session.session import End
 from memtui.sources.log_format import LogError
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart, TerminalSize
 
-from .program import resolve, with_agent
+from .lastwords import exception_line
+from .ownline import OwnLines
+from .program import current_folder, resolve, with_agent
 from .screen import check_terminal, show, wants_app
 
 _CLOSING_SECONDS = 3.0
@@ -29,7 +34,7 @@ _CLOSING_SECONDS = 3.0
 def run(options: argparse.Namespace) -> int:
     """Starts the program and watches it; the exit status is the program's, 0 where it was left running."""
     argv, label = resolve(options.program)
-    env = with_agent()
+    env = with_agent(exact_peaks=options.exact_peaks)
     if wants_app(options):
         return run_in_app(argv, env, label, options)
     return run_headless(argv, env, label, options)
@@ -62,7 +67,7 @@ def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argpar
     log = open_log(options)
     size = shutil.get_terminal_size()
     try:
-        start = launch(argv, env, os.getcwd(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
+        start = launch(argv, env, current_folder(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
     except LaunchFailed as error:
         raise launch_failed(error) from None
     monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label)
@@ -77,17 +82,37 @@ def leave_app(pid: int, kind: str) -> int:
 
     sys.stdout.flush()
     try:
-        status = _stop(pid) if kind == "stop" else None
+        stopped = _stop(pid) if kind == "stop" else None
         printed = replay_to(pid, 1)
     except ProgramError as error:
         raise CommandError(str(error)) from None
     except BrokenPipeError:
         return 141
-    status = printed or status
+    status = printed.status or stopped
     if status is None:
-        print(f"memtui: process {pid} goes on; memtui attach --pid {pid} shows it again", file=sys.stderr)
+        tell_going_on(pid)
         return 0
+    if kind != "stop":
+        tell_failure(status, printed.last_words)
     return leave_as(status)
+
+
+def tell_failure(status: ExitStatus, last_words: bytes) -> None:
+    """Says on standard error how a program failed, below its output."""
+    if status.shell_code:
+        # With this status Python ends by an exception of which nobody took notice, and that is the last it writes.
+        why = exception_line(last_words.decode(errors="replace")) if status.code in (1, 2) else ""
+        OwnLines(sys.stderr).say(f"memtui: {end_text(end_of(status, why))}")
+
+
+def tell_going_on(pid: int, *, shared: bool = False) -> None:
+    """Says on standard error that a program was left running, and how to come back to it."""
+    OwnLines(sys.stderr, shared=shared).say(f"memtui: process {pid} goes on; memtui attach --pid {pid} shows it again")
+
+
+def end_of(status: ExitStatus, why: str = "") -> End:
+    """The end of a program whose status is known."""
+    return End(time.monotonic_ns(), status.code if status.signal is None else -status.signal, text=why)
 
 
 def _stop(pid: int) -> Optional[ExitStatus]:
@@ -117,16 +142,15 @@ def run_headless(argv: list[str], env: dict[str, str], label: str, options: argp
 
     signal.signal(signal.SIGALRM, detach)
     try:
-        status = run_program(argv, env, os.getcwd(), started=watcher.start)
+        status = run_program(argv, env, current_folder(), started=watcher.start)
     except _Detach:
-        print(
-            f"memtui: process {watcher.pid} goes on; memtui attach --pid {watcher.pid} shows it again", file=sys.stderr
-        )
+        tell_going_on(watcher.pid, shared=True)
         return 0
     except LaunchFailed as error:
         raise launch_failed(error) from None
     except ProgramError as error:
-        raise CommandError(str(error)) from None
+        OwnLines(sys.stderr, shared=True).say(f"memtui: {error}")
+        return 1
     finally:
         watcher.finish()
     return leave_as(status)
@@ -160,7 +184,7 @@ class _Watcher:
         from .headless import print_lines
 
         monitor = Monitor(self.pid, supervised=True, collect=False, log=self._log, label=self._label)
-        stream = None if self._options.quiet else sys.stderr
-        ended = await print_lines(monitor, stream, self._options.frames, self._options.device, asyncio.Event())
+        lines = OwnLines(None if self._options.quiet else sys.stderr, shared=True)
+        ended = await print_lines(monitor, lines, self._options.frames, self._options.device, asyncio.Event())
         if not ended:
             os.kill(os.getpid(), signal.SIGALRM)

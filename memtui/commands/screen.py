@@ -23,7 +23,7 @@ def wants_app(options: argparse.Namespace) -> bool:
         return False
     if os.environ.get("TERM", "") in {"", "dumb"}:
         return False
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def check_terminal() -> None:
@@ -40,7 +40,7 @@ def show(feed: Feed, options: argparse.Namespace) -> str:
     from memtui.tui.app import run_app
 
     try:
-        return run_app(feed, theme=options.theme, device=options.device).kind
+        return run_app(feed, theme=options.theme, device=options.device, rate_hz=options.rate).kind
     except ValueError as error:
         raise CommandError(str(error), 2) from None
     finally:

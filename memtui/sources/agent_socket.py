@@ -16,10 +16,10 @@ from memtui.session.session import Session
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Hello, Refusal, Request
 
-from .sockets import find_socket
+from .sockets import find_socket, listener
 
 _CONNECT_SECONDS = _PROBE_SECONDS = 3.0
-_GREETING_SECONDS = 10.0
+_GREETING_SECONDS, _UNLOADING_SECONDS = 10.0, 8.0
 #: An agent answers within a tenth of a second; after so long its silence is told.
 _SILENT_SECONDS = 0.6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -52,13 +52,20 @@ def check_owner(path: pathlib.Path) -> None:
         raise AgentError(f"{path} belongs to another user")
 
 
-def probe(path: pathlib.Path) -> None:
-    """Raises AgentError where no agent of this version answers at `path`; a stopped process counts as answering."""
+def probe(path: pathlib.Path, pid: int) -> None:
+    """Raises AgentError where no agent of this version, in process `pid`, answers at `path`.
+
+    A stopped process counts as answering.
+    """
     check_owner(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_PROBE_SECONDS)
         try:
             connection.connect(os.fspath(path))
+            if listener(connection) not in (None, pid):
+                raise AgentError(
+                    f"what listens on {path} is not process {pid}, but one of a container that shares the folder"
+                )
             connection.sendall(codec.encode(Request("hello", PROTOCOL, history=False)))
             splitter = codec.Splitter()
             while True:
@@ -82,6 +89,27 @@ def probe(path: pathlib.Path) -> None:
             raise AgentError(_reason(error)) from None
 
 
+def request_unloading(path: pathlib.Path) -> bool:
+    """Asks the agent at `path` to leave its process; True once it has closed its socket, which may take a few seconds.
+
+    Raises AgentError and OSError.
+    """
+    check_owner(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_UNLOADING_SECONDS)
+        try:
+            connection.connect(os.fspath(path))
+            connection.sendall(codec.encode(Request("hello", PROTOCOL, history=False)))
+            connection.sendall(codec.encode(Request("unload", PROTOCOL)))
+            while connection.recv(_CHUNK):
+                pass
+        except (TimeoutError, socket.timeout):  # two classes before Python 3.10
+            return False
+        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+            pass  # gone already
+    return True
+
+
 def check_greeting(message: object) -> None:
     """Raises AgentError where the first message is not that of an agent this viewer understands."""
     if isinstance(message, Refusal):
@@ -102,10 +130,22 @@ class AgentReader:
         alive: Callable[[], bool],
         received: Callable[[Any, int], None],
         silent: Callable[[str], None],
+        absent: str = "no PyTorch in this process so far",
     ) -> None:
-        """`silent` is told why an agent does not answer, or an empty text once it does."""
+        """`silent` is told why an agent does not answer, or an empty text once it does; `absent` says what there is
+        where there was none yet.
+        """
+        self._absent = absent
         self._session, self._path, self._alive, self._received = session, path, alive, received
         self._silent = silent
+        self._writer: Optional[asyncio.StreamWriter] = None
+
+    def request(self, name: str) -> bool:
+        """Asks the agent for something; False where there is none to ask."""
+        if self._writer is None:
+            return False
+        self._writer.write(codec.encode(Request(name)))
+        return True
 
     async def run(self) -> None:
         """Reads until the process is gone or refuses; each break is told to the session and tried again."""
@@ -132,7 +172,7 @@ class AgentReader:
         path = self._path()
         if path is None:
             seen = self._session.hello is not None
-            raise AgentError("the agent's socket is gone" if seen else "no PyTorch in this process so far")
+            raise AgentError("the agent's socket is gone" if seen else self._absent)
         check_owner(path)
         reader, writer = await _connect(path)
         try:
@@ -146,10 +186,11 @@ class AgentReader:
                 now = time.monotonic_ns()
                 for body in splitter.feed(data):
                     self._take(codec.decode(body), greeted, now)
-                    greeted = True
+                    greeted, self._writer = True, writer
         except asyncio.TimeoutError:
             raise AgentError(_silence(path)) from None
         finally:
+            self._writer = None
             writer.close()
 
     async def _first_words(self, reader: asyncio.StreamReader, path: pathlib.Path) -> bytes:

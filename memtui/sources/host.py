@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import pathlib
 import time
 from typing import Optional
 
 import psutil
 
 from memtui.session.readings import HostReading
+
+from .cgroup import memory_limit
 
 
 class HostSource:
@@ -23,6 +27,7 @@ class HostSource:
         """The figures now; about 0.3 ms. What may not be read is None, with the reason."""
         now = time.monotonic_ns()
         memory = psutil.virtual_memory()
+        limit = memory_limit(self.pid, memory.total)
         told = self._identity
         reason = ""
         rss = cpu = None
@@ -57,6 +62,9 @@ class HostSource:
             created_s=told.created_s,
             total_bytes=memory.total,
             available_bytes=memory.available,
+            limit_bytes=None if limit is None else limit.limit_bytes,
+            limit_room_bytes=None if limit is None else limit.room_bytes,
+            file_bytes=_file_bytes(self.pid) if rss is not None else None,
             zombie=zombie,
             reason=reason,
         )
@@ -73,3 +81,12 @@ class HostSource:
         return HostReading(
             0, True, name=process.name(), cmdline=tuple(process.cmdline()), user=user, created_s=process.create_time()
         )
+
+
+def _file_bytes(pid: int) -> Optional[int]:
+    """Resident pages of files (programs, libraries): the system takes them back before it refuses memory."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("RssFile:"):
+                return int(line.split()[1]) * 1024
+    return None

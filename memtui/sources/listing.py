@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 import psutil
 
+from memtui.inject.preflight import Refusal, check
 from memtui.supervisor.messages import MessageError
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
@@ -19,10 +20,13 @@ from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
 from .agent_socket import AgentError, check_greeting, check_owner
 from .program import ProgramError, find_program
 from .program_state import program_state
-from .sockets import all_sockets
+from .relatives import ancestors, rank_of
+from .sockets import all_sockets, listener
 
 #: An agent answers within its period of 0.1 s; a stopped process never does.
 _ANSWER_SECONDS = 0.6
+#: In the commands of what multiprocessing and torch.compile start beside a training.
+_WORKERS = ("multiprocessing.spawn", "multiprocessing.forkserver", "compile_worker")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ class Listed:
     supervised: bool = False
     rank: Optional[int] = None
     own: bool = True  # of this user, or this user is root
+    part_of: Optional[int] = None  # the nearest process above it of this list, where it is only a helper of that
+    stopped: bool = False  # by a signal
+    refusal: Optional[Refusal] = None  # why no agent can get in, where there is none
 
 
 def list_processes() -> list[Listed]:
@@ -53,9 +60,11 @@ async def _list() -> list[Listed]:
     driver = asyncio.get_running_loop().run_in_executor(None, _on_devices)
     answers = await asyncio.gather(*(_ask(path) for path in agents.values()))
     found: dict[int, Listed] = {}
-    for pid, answer in zip(agents, answers):
+    for named, answer in zip(agents, answers):
+        pid = answer.pop("pid", named)
         base = _describe(pid)
-        if base is not None:
+        # Where nobody listens, the socket was left behind; its process, if there is one, has loaded PyTorch or not.
+        if base is not None and answer["agent"] != "gone":
             found[pid] = replace(base, supervised=pid in supervised, **answer)
     quiet = sorted(supervised - set(found))
     for pid, ended in zip(quiet, await asyncio.gather(*(asyncio.to_thread(_ended, pid) for pid in quiet))):
@@ -73,7 +82,29 @@ async def _list() -> list[Listed]:
         base = found.get(pid) or _describe(pid)
         if base is not None and base.memory_bytes is None:
             found[pid] = replace(base, device=base.device or device, memory_bytes=held)
-    return [found[pid] for pid in sorted(found)]
+    return [_placed(found[pid], found) for pid in sorted(found)]
+
+
+def _placed(listed: Listed, found: dict[int, Listed]) -> Listed:
+    """With the process that it is a part of, else with why no agent can get in.
+
+    A worker of a loader has PyTorch too, and what it does is not training: it uses no device, and is of the same rank
+    as the process above it. What a notebook or a sweep starts is a training of its own.
+    """
+    if listed.agent != "no":
+        return listed
+    above = next((pid for pid in ancestors(listed.pid) if pid in found), None)
+    if above is not None and not listed.device:
+        watched = found[above].supervised or found[above].agent in {"yes", "silent"}
+        if watched or (_helps(listed, found[above]) and rank_of(above) == rank_of(listed.pid)):
+            return replace(listed, part_of=above)
+    return replace(listed, refusal=check(listed.pid).refusal)
+
+
+def _helps(listed: Listed, above: Listed) -> bool:
+    """Whether it was forked from the process above it, or is one of Python's or PyTorch's own workers."""
+    words = " ".join(listed.command)
+    return listed.command == above.command or any(name in words for name in _WORKERS)
 
 
 def _ended(pid: int) -> Optional[Listed]:
@@ -114,6 +145,9 @@ async def _ask(path: pathlib.Path) -> dict[str, Any]:
 async def _conversation(path: pathlib.Path) -> dict[str, Any]:
     reader, writer = await asyncio.open_unix_connection(os.fspath(path))
     answer: dict[str, Any] = {"agent": "yes"}
+    pid = listener(writer.get_extra_info("socket"))
+    if pid is not None:
+        answer["pid"] = pid
     try:
         writer.write(codec.encode(Request("hello", PROTOCOL, history=False)))
         splitter = codec.Splitter()
@@ -153,7 +187,8 @@ def _describe(pid: int) -> Optional[Listed]:
                 return None
             own = os.geteuid() in (0, process.uids().effective)
             command = tuple(process.cmdline()) or (process.name(),)
-            return Listed(pid, process.username(), command, process.create_time(), "no", own=own)
+            stopped = process.status() == psutil.STATUS_STOPPED
+            return Listed(pid, process.username(), command, process.create_time(), "no", own=own, stopped=stopped)
     except (psutil.Error, KeyError):
         return None
 

@@ -13,7 +13,7 @@ from memtui.session.session import Session
 
 from .log_format import FORMAT, VERSION, LogError, read_driver, read_end, read_frame, read_host, read_message
 
-_TIME = re.compile(rb'\{"kind":"([a-z]+)","time_ns":(\d+)')
+_TIME = re.compile(rb'\{"kind":"([a-z_]+)","time_ns":(\d+)')
 _FIRST_LINE_BYTES = 4096
 SECOND_NS = 1_000_000_000
 #: Lines between two copies of the session: going back costs at most so many lines again.
@@ -22,6 +22,8 @@ _CHECKPOINT_LINES = 1000
 
 def open_log(path: str) -> BinaryIO:
     """The file, if it is a log of a version this program knows; raises LogError."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise LogError(f"{path} is no file that can be read more than once: save the log first")
     try:
         file = open(path, "rb")  # noqa: SIM115 - the reader keeps it
         first = file.readline(_FIRST_LINE_BYTES)
@@ -42,6 +44,11 @@ def open_log(path: str) -> BinaryIO:
     return file
 
 
+def nothing_recorded(path: str) -> str:
+    """What is said of a log that ends after its first line."""
+    return f"{path} holds no figures: nothing was recorded"
+
+
 class LogReader:
     """A log by time. Reading it all takes some 50 µs a line; `session_at` some tens of milliseconds."""
 
@@ -56,7 +63,7 @@ class LogReader:
         self._offsets = [offset for _, offset in index]
         self._frames = [time_ns for time_ns in self._times if time_ns]
         if not self._frames:
-            raise LogError(f"{path} holds no figures: nothing was recorded")
+            raise LogError(nothing_recorded(path))
         self._checkpoints: list[tuple[int, Session]] = []  # (lines applied, the session then)
         self.whole = Session()
         self._load()
@@ -70,6 +77,16 @@ class LogReader:
     def end_ns(self) -> int:
         """The last instant of the log."""
         return self._frames[-1]
+
+    @property
+    def wall_offset_ns(self) -> int:
+        """Wall clock less monotonic: the agent's word, else that of the log's first line; 0 where it has none."""
+        if self.whole.hello is not None:
+            return self.whole.hello.wall_offset_ns
+        self._file.seek(0)
+        head = json.loads(self._file.readline())
+        times = head.get("wall_time"), head.get("time_ns")
+        return int(1e9 * times[0]) - times[1] if all(isinstance(each, (int, float)) for each in times) else 0
 
     @property
     def trouble(self) -> str:
@@ -151,7 +168,7 @@ def apply_line(session: Session, plain: Any) -> None:
     if kind == "frame":
         frame = read_frame(plain)
         session.apply(frame, frame.time_ns)
-    elif kind in {"hello", "model", "event", "bye"}:
+    elif kind in {"hello", "model", "event", "recorded_step", "tensors", "bye"}:
         message = read_message(plain)
         session.apply(message, message.time_ns)
     elif kind == "driver":

@@ -13,6 +13,7 @@ from memtui.wire import codec
 from memtui.wire.frames import Frame
 
 from .log_format import FORMAT, VERSION, LogError, Plain, frame_line, reading_line
+from .log_reader import is_log
 
 _FLUSH_NS = 1_000_000_000
 
@@ -22,6 +23,8 @@ class LogWriter:
 
     def __init__(self, path: str, version: str) -> None:
         """Opens `path`; raises LogError."""
+        if os.path.isfile(path) and os.path.getsize(path) and not is_log(path):
+            raise LogError(f"{path} is there and is no log of this memtui: name another file")
         try:
             self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open as long as the monitor
         except OSError as error:

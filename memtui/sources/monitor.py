@@ -14,6 +14,7 @@ from memtui.session.session import Session
 
 from .agent_socket import AgentReader, find_agent
 from .driver_poller import DriverPoller
+from .entry import Entry
 from .host import HostSource
 from .log_writer import LogWriter
 from .program import ExitStatus, ProgramError
@@ -21,6 +22,8 @@ from .program_link import ProgramLink
 from .relatives import choose_agent, other_agents, rank_of
 
 _HOST_SECONDS = 1.0
+#: What keeps an agent out for a while only, and how often it is tried again.
+_PASSING, _AGAIN_SECONDS = frozenset(("stopped", "traced", "torch")), 2.0
 #: For so long rank 0 may still appear after another rank has.
 _RANKS_NS = 3_000_000_000
 #: Without an agent by then, the process is told to be one without PyTorch.
@@ -31,7 +34,8 @@ class Monitor:
     """Owns the sources of one process and its session; everything happens in one event loop.
 
     With `supervised` the process was started by `memtui run`: `program` is its terminal and its end, and the agent is
-    looked for in it and in what it starts (a launcher's ranks). Otherwise the agent is that of `pid` itself.
+    looked for in it and in what it starts (a launcher's ranks). Otherwise the agent is that of `pid` itself; with
+    `enter` it has none yet, and gets one.
     """
 
     replay = False
@@ -44,6 +48,7 @@ class Monitor:
         collect: bool = True,
         log: Optional[LogWriter] = None,
         label: str = "",
+        enter: bool = False,
     ) -> None:
         self.pid = pid
         self.session = Session(pid)
@@ -54,6 +59,7 @@ class Monitor:
         self._log = log
         self._host = HostSource(pid)
         self._driver = DriverPoller(lambda: self.session.pid, self._uuids, self._take_driver)
+        self._agent: Optional[AgentReader] = None
         self._reader: Optional[asyncio.Task[None]] = None
         self._host_task: Optional[asyncio.Task[None]] = None
         self._stopped: Optional[asyncio.Event] = None  # of the loop that runs the sources
@@ -62,6 +68,8 @@ class Monitor:
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
         self._end_told = False
+        self._entry = Entry(pid, self._hear_entry) if enter else None
+        self._entering: Optional[asyncio.Task[None]] = None
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
@@ -78,13 +86,18 @@ class Monitor:
                 self.program = None
         self._host_task = asyncio.create_task(self._watch_host())
         self._reader = asyncio.create_task(self._watch_agent())
+        if self._entry is not None:
+            self._hear_entry("the agent is getting in")
+            self._entering = asyncio.create_task(self._enter(self._entry))
         self._driver.start()
         self._changed()
 
     async def stop(self) -> None:
-        """Stops the sources and closes the log; the program goes on."""
+        """Stops the sources and closes the log; the program goes on. An agent that has not got in yet does not."""
         self._driver.stop()
-        for task in (self._host_task, self._reader):
+        if self._entry is not None:
+            await self._entry.close()
+        for task in (self._host_task, self._reader, self._entering):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -93,6 +106,10 @@ class Monitor:
             self.program.close()
         if self._log is not None:
             self._log.close()
+
+    def request(self, name: str) -> bool:
+        """Asks the agent for something ("record", "tensors"); False where there is no agent to ask."""
+        return self._agent is not None and self._agent.request(name)
 
     @property
     def log_trouble(self) -> str:
@@ -107,8 +124,25 @@ class Monitor:
     # Sources
 
     async def _watch_agent(self) -> None:
-        reader = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence)
-        await reader.run()
+        absent = "no PyTorch in this process so far" if self._entry is None else "no agent in this process so far"
+        self._agent = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence, absent)
+        await self._agent.run()
+        self._changed()
+
+    async def _enter(self, entry: Entry) -> None:
+        while True:
+            outcome = await entry.run()
+            if outcome.status == "attached":
+                self._hear_entry("")
+                return
+            self._hear_entry(f"{outcome.text}; shown is what the driver and the system see")
+            if outcome.status != "refused" or outcome.refusals[0].kind not in _PASSING:
+                return
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _hear_entry(self, text: str) -> None:
+        self.session.notice("entry", text)
+        self._tell_missing_agent()
         self._changed()
 
     async def _watch_host(self) -> None:
@@ -236,7 +270,9 @@ class Monitor:
         return tuple(device.uuid for device in hello.devices if device.uuid)
 
     def _tell_missing_agent(self) -> None:
-        if self.session.hello is not None or self.session.connection == "refused":
+        if self.session.hello is not None:
+            self.session.notice("entry")
+        if self.session.hello is not None or self.session.connection == "refused" or "entry" in self.session.notices:
             self.session.notice("agent")
         elif self.agent_silence:
             self.session.notice("agent", self.agent_silence)

@@ -54,8 +54,9 @@ def run(
 
 def leave_as(status: ExitStatus) -> NoReturn:
     """End this process the way the program ended: the same code, or the same signal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # full, or closed from the beginning
+            stream.flush()
     if status.signal is not None:
         # One core file is enough, and it is the program's.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from typing import NamedTuple
 
 from memtui.sources.program import ExitStatus, read_exit
 from memtui.sources.program_connection import ProgramConnection
@@ -27,6 +28,9 @@ _PRIVATE_MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
 #: Left on, these make a shell unusable: mouse reports, focus reports, bracketed paste, the other screen.
 _CLEARED = frozenset({b"1", b"47", b"1000", b"1002", b"1003", b"1004", b"1005", b"1006", b"1015", b"1047", b"1049"})
 
+#: A traceback and its message.
+_LAST_WORDS_BYTES = 65_536
+
 
 def for_terminal(output: bytes) -> bytes:
     """The output without its questions to the terminal, and with the modes it left on switched off after it."""
@@ -43,10 +47,17 @@ def for_terminal(output: bytes) -> bytes:
     return kept + b"".join(tail)
 
 
-def replay_to(pid: int, fd: int, *, error_fd: int = 2) -> ExitStatus | None:
+class Replayed(NamedTuple):
+    """How a program ended, None where it still runs, and what it wrote last."""
+
+    status: ExitStatus | None
+    last_words: bytes
+
+
+def replay_to(pid: int, fd: int, *, error_fd: int = 2) -> Replayed:
     """Print the retained output of program `pid` on `fd`, and say on `error_fd` how much of it is no longer there.
 
-    Returns the exit status, which counts as collected, or None where the program still runs. Raises ProgramError.
+    Its exit status then counts as collected. Raises ProgramError.
     """
     pieces: list[bytes] = []
     status: ExitStatus | None = None
@@ -75,7 +86,7 @@ def replay_to(pid: int, fd: int, *, error_fd: int = 2) -> ExitStatus | None:
         output = output[output.find(b"\n") + 1 :]
         _write(error_fd, b"memtui: the first %d KiB of the output are no longer kept\n" % (lost // 1024))
     _write(fd, for_terminal(output))
-    return status
+    return Replayed(status, output[-_LAST_WORDS_BYTES:])
 
 
 def _write(fd: int, data: bytes) -> None:

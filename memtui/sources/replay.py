@@ -8,7 +8,7 @@ from typing import Callable, Optional
 from memtui.session.session import Session
 
 from .log_format import LogError
-from .log_reader import LogReader, open_log
+from .log_reader import LogReader, nothing_recorded, open_log
 
 
 class Replay:
@@ -19,7 +19,9 @@ class Replay:
 
     def __init__(self, path: str) -> None:
         """Checks that `path` is a log; raises LogError. Its content is read by `start`."""
-        open_log(path).close()
+        with open_log(path) as file:
+            if not file.readline().endswith(b"\n"):
+                raise LogError(nothing_recorded(path))
         self.path = path
         self.session = Session()
         self.on_change: Optional[Callable[[], None]] = None
@@ -46,6 +48,10 @@ class Replay:
         """Closes the log."""
         if self._reader is not None:
             self._reader.close()
+
+    def request(self, name: str) -> bool:
+        """Never: there is no agent in a recording."""
+        return False
 
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the log."""

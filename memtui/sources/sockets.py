@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import socket
+import struct
 from typing import NamedTuple, Optional
 
+from memtui.inject.reach import find_agent_of
 from memtui.wire import paths
 
 
@@ -28,9 +31,29 @@ def all_sockets(prefix: str) -> dict[int, Found]:
     return found
 
 
+def listener(connection: socket.socket) -> Optional[int]:
+    """The process at the other end, as this one sees its pid: 0 where it does not, None where it cannot be told.
+
+    A socket's name has the pid that its process sees itself: in a container that shares the folder, another's here.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    size = struct.calcsize("3i")
+    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
+
+
 def find_socket(prefix: str, pid: int) -> Optional[Found]:
-    """The socket of process `pid`, which may have ended; None where there is none."""
-    return all_sockets(prefix).get(pid)
+    """The socket of process `pid`, which may have ended; None where there is none.
+
+    An agent's may be in another file system, that of a container, or in a folder that only its process's environment
+    names.
+    """
+    found = all_sockets(prefix).get(pid)
+    if found is None and prefix == "agent":
+        path, owner = find_agent_of(pid), _owner(pid)
+        if path is not None and owner is not None:
+            return Found(path, owner)
+    return found
 
 
 def _other_users() -> list[int]:

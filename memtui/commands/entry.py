@@ -1,0 +1,85 @@
+"""Getting the agent into a process on the command line, and out of it again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+
+from memtui.cli import CommandError
+from memtui.inject.attach import Progress, attach
+from memtui.inject.preflight import check
+from memtui.sources.agent_socket import AgentError, find_agent, request_unloading
+from memtui.sources.entry import PATIENCE_SECONDS
+
+_WAYS = {
+    "ptrace": "ptrace and a pending call",
+    "remote_exec": "sys.remote_exec of its own interpreter",
+    "gdb": "gdb and a pending call",
+}
+
+
+def enter(pid: int, *, quiet: bool = False) -> None:
+    """Gets the agent in, and says on standard error what it is at; Ctrl-C takes a queued call back.
+
+    Raises CommandError where it does not get in.
+    """
+    cancel, said = threading.Event(), ""
+
+    def tell(progress: Progress) -> None:
+        nonlocal said
+        if progress.stage in {"waiting", "failed"} and progress.text != said:
+            said = progress.text
+            print(f"memtui: process {pid}: {said}", file=sys.stderr, flush=True)
+
+    with _interrupts(cancel):
+        outcome = attach(pid, timeout=PATIENCE_SECONDS, progress=tell, cancel=cancel)
+    if outcome.status == "cancelled" and cancel.is_set():
+        raise CommandError(f"taken back: {outcome.text}", 130)
+    if outcome.status != "attached":
+        raise CommandError(outcome.text)
+    if not quiet and not outcome.already:
+        held = "" if outcome.paused_ns is None else f", a thread of it was held for {outcome.paused_ns / 1e6:.1f} ms"
+        print(f"memtui: {outcome.text} ({outcome.way}{held})", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _interrupts(cancel: threading.Event) -> Iterator[None]:
+    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def dry_run(pid: int) -> int:
+    """Says what attaching would do; 0 where it would be allowed."""
+    if find_agent(pid) is not None:
+        print(f"process {pid} has an agent: attaching connects to it; nothing was touched")
+        return 0
+    found = check(pid)
+    if found.refusal is not None:
+        raise CommandError(found.refusal.text)
+    facts = found.facts
+    version = ".".join(map(str, facts.python)) if facts is not None and facts.python is not None else "?"
+    first, *others = (_WAYS[way] for way in found.ways)
+    then = f"; failing that, by {', then by '.join(others)}" if others else ""
+    print(f"process {pid} (Python {version}, PyTorch loaded): the agent would get in by {first}{then}")
+    for refusal in found.refusals:
+        print(f"not by {_WAYS.get(refusal.way or '', refusal.way)}: {refusal.text}")
+    print("nothing was touched")
+    return 0
+
+
+def unload(pid: int) -> None:
+    """Takes the agent out of a process; one that has ended has none. Raises CommandError where it stays."""
+    try:
+        path = find_agent(pid)
+        if path is not None and not request_unloading(path):
+            print(f"memtui: the agent of process {pid} goes when its next step ends", file=sys.stderr)
+    except (AgentError, OSError, socket.timeout) as error:
+        raise CommandError(f"the agent of process {pid} could not be taken out: {error}") from None

@@ -1,0 +1,2 @@
+def _engine_run_backward(*_arguments: object) -> None:
+    pass

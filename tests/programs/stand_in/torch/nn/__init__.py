@@ -1,0 +1,5 @@
+from .modules.module import Module  # noqa: F401
+
+
+class Parameter:
+    """A parameter."""
