@@ -9,10 +9,15 @@ from __future__ import annotations
 VERSION = "0.1.0"
 
 
-def environment(base: dict[str, str]) -> dict[str, str]:
+#: "1" in a program's environment asks for exact peaks of steps.
+EXACT_PEAKS = "MEMTUI_EXACT_PEAKS"
+
+
+def environment(base: dict[str, str], *, exact_peaks: bool = False) -> dict[str, str]:
     """`base` with what makes every Python started under it load the agent once it imports torch."""
     import os
 
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
     rest = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != folder]
-    return {**base, "PYTHONPATH": os.pathsep.join([folder, *rest])}
+    asked = {EXACT_PEAKS: "1"} if exact_peaks else {}
+    return {**base, **asked, "PYTHONPATH": os.pathsep.join([folder, *rest])}

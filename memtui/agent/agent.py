@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import pathlib
+import signal
 import socket
 import sys
 import threading
 import time
-import weakref
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import PROTOCOL, BlockSummary, Bye, Classification, DeviceFrame, Event, Frame, Hello
-from . import VERSION
-from .classify import aged
+from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
+from . import VERSION, tensors
+from .activity import Activity
+from .callbacks import oom_observer, weakly
+from .framing import Framing
 from .history import History
-from .looks import Look
-from .observer import Observer, Sample
+from .observer import Observer
 from .readings import Reading
+from .recorded import peak_bytes, recorded_steps, without_sites
+from .recording import Recording
+from .retries import Retries
+from .sample import Sample
 from .server import Server
+from .stack import own_pass
 
 if TYPE_CHECKING:
     from .dormant import Sentry
+    from .exact import ExactPeaks
 
 PERIOD_NS = 100_000_000
 _REFRESH_NS = 1_000_000_000
 #: A peak that is this much above the last one told is news.
 _NEWS = 1.005
 _GOODBYE_SECONDS = 0.3
+#: Of a thread's own making: blocked ones would kill without a word.
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+#: Of recorded steps for viewers that come later, all together; the size of one message at most.
+_RECORDED_BYTES = codec.MAX_MESSAGE_BYTES
 
 
 class Agent:
     """One process's agent. Dormant until `start`; `install` puts the observers in place."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, exact: Optional[ExactPeaks] = None) -> None:
         self.torch = torch
-        self.observer = Observer(torch, self.start)
+        self.observer = Observer(torch, self.start, exact)
+        self.late = False  # it came into a program that ran already
+        self._sentry: Optional[Sentry] = None
+        self._at_exit: Any = None
         self._reset()
 
     def _reset(self) -> None:
@@ -46,27 +62,31 @@ class Agent:
         self._server: Optional[Server] = None
         self._history = History()
         self._events: list[bytes] = []
+        self._recorded: list[bytes] = []
         self._sequence = 0
         self._started_ns = time.monotonic_ns()
         self._model_sent: Any = None
         self._devices_sent: tuple[str, ...] = ()
-        self._told: dict[str, tuple[int, int, int]] = {}  # device -> peak, retries, ooms
-        self._latest: dict[str, Look] = {}
-        self._step_told = 0
+        self._told: dict[str, int] = {}  # the highest peak, by device
+        self._retries = Retries()
+        self._framing = Framing()
+        self._activity = Activity()
         self._bye: Optional[Bye] = None
 
     def install(self, sentry: Sentry) -> None:
         """Takes over from the sentry; no thread and no socket before `start`."""
         self.observer.install(sentry)
+        self._sentry = sentry
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_weak(self._forked))
-        atexit.register(_weak(self._exiting))
+            os.register_at_fork(after_in_child=weakly(self._forked))
+        self._at_exit = atexit.register(weakly(self._exiting))
 
     def initialized(self, name: str) -> None:
         """A backend is being initialised, or has been: "cuda" or "xpu"."""
         try:
             if name == "cuda":
-                self.torch._C._cuda_attach_out_of_memory_observer(_oom_observer(self))
+                with contextlib.suppress(RuntimeError):  # cudaMallocAsync tells nobody
+                    self.torch._C._cuda_attach_out_of_memory_observer(oom_observer(self))
             self.start()
         except Exception as error:  # noqa: BLE001 - called by torch while the program initialises its device
             self.observer.error = f"{type(error).__name__}: {error}"
@@ -104,8 +124,11 @@ class Agent:
             if counters.device == device:
                 read = counters.read()
                 figures.update({name: size for name, size in read.items() if size is not None})
-        phases = observer.phases
-        observer.events.append(Event("oom", time.monotonic_ns(), phases.step, phases.phase, device, figures))
+        phase, step = observer.notes.latest()
+        phase = self._activity.now(threading.get_ident()) or phase or own_pass()
+        event = Event("oom", time.monotonic_ns(), step, phase, device, figures)
+        self._retries.failed(event)
+        observer.events.append(event)
         self._wake()
 
     def _wake(self) -> None:
@@ -118,9 +141,26 @@ class Agent:
         self._stop.set()
         self._wake()
 
+    @property
+    def watches(self) -> bool:
+        """Whether it has neither been unloaded nor failed."""
+        return not (self._stop.is_set() or self.observer.dead)
+
+    @property
+    def listens_at(self) -> Optional[pathlib.Path]:
+        """Its socket, once that is there."""
+        return None if self._server is None else self._server.path
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be talked to."""
+        return self.observer.error or ("" if self._server is None else self._server.trouble)
+
     # -- the thread ---------------------------------------------------------------
 
     def _run(self) -> None:
+        # The program's signals are for its own threads: one that has blocked a signal to wait for it would miss it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         try:
             self._server = Server(self._greeting, self._requested)
             self._loop(self._server)
@@ -134,6 +174,13 @@ class Agent:
         finally:
             if self._server is not None:
                 self._server.close()
+            if self._bye is None and self._sentry is not None:
+                atexit.unregister(self._at_exit)
+                self._sentry.leave()
+                self._stop.set()
+                # Python notes a thread object's end in Python code. Were this one collected with the agent, that would
+                # run on the program's thread, where the exception of a signal handler gets lost in it.
+                self._thread = None
 
     def _loop(self, server: Server) -> None:
         due = time.monotonic_ns()
@@ -143,19 +190,22 @@ class Agent:
             if now < due:
                 server.poll(due - now)
                 continue
-            if now - refreshed > (_REFRESH_NS if self._devices_sent else PERIOD_NS):
+            if now - refreshed > (_REFRESH_NS if self.observer.readings.settled else PERIOD_NS):
                 refreshed = now
                 self.observer.readings.refresh(now, at_once=True)
                 server.check(now)
                 self._announce(server)
             self._tick(server, now, now - due)
+            server.flush()
+            self.observer.rest(PERIOD_NS)
             due += PERIOD_NS
             if due < now:
                 due = now + PERIOD_NS
-            server.poll(0)
+                server.poll(0)
         if self._bye is not None:
             self._tick(server, time.monotonic_ns(), 0)  # the last figures, and what happened since the last tick
             server.broadcast(codec.encode(self._bye), frame=False)
+            server.flush()
             self._drain(server)
 
     def _drain(self, server: Server) -> None:
@@ -164,95 +214,84 @@ class Agent:
             server.poll(20_000_000)
 
     def _tick(self, server: Server, now: int, late_ns: int) -> None:
-        observer = self.observer
+        observer, phases = self.observer, self.observer.phases
+        looks = observer.looks.between(phases, now)
         begun = time.thread_time_ns() if observer.samples else 0
-        while observer.samples:
-            sample = observer.samples.popleft()
-            self._latest.update(sample.looks)
-            self._emit(
-                server,
-                Frame(
-                    sequence=self._next(),
-                    time_ns=sample.time_ns,
-                    late_ns=0,
-                    step=sample.step,
-                    phase=sample.phase,
-                    phase_since_ns=sample.phase_since_ns,
-                    devices=tuple(self._at_boundary(item, sample) for item in sample.readings),
-                    step_since_ns=sample.step_since_ns,
-                    last_step_ns=sample.last_step_ns,
-                    boundary=sample.boundary,
-                    agent_cpu_ns=time.thread_time_ns(),
-                ),
-            )
+        self._tell_samples(server)
         if begun:
             observer.readings.spend(time.thread_time_ns() - begun)
-        phases = observer.phases
-        phase, phase_since_ns = observer.place()
-        looks = observer.looks.between(phases, now)
-        self._latest.update(looks)
+        if observer.census.taken:
+            self._list(server, now)
+        self._framing.take_in(looks)
         devices = []
-        since = observer.readings.phase_since(phases, now)
+        # From here to the counters Python's lock is not given up, but for long work: they are of this phase.
+        phase, phase_since_ns = observer.place(now)
+        shown, shown_since_ns = self._activity.place(phase, phase_since_ns, now, observer.thread)
+        since = observer.readings.phase_since(phases, now, self._activity.name)
         for counters in observer.readings.devices:
             reading = observer.readings.read(counters, since, working=phase not in ("startup", "between"))
             now = time.monotonic_ns()
             allocated = reading.figures.get("allocated_bytes")
             matching = observer.looks.nearest(counters.device, phase, allocated, looks.get(counters.device))
-            devices.append(self._device_frame(reading, {counters.device: matching} if matching else {}, now))
+            highest = observer.readings.highest(counters.device)
+            devices.append(self._framing.device(reading, matching, now, highest))
         self._emit(
             server,
-            Frame(
-                sequence=self._next(),
-                time_ns=now,
-                late_ns=late_ns,
-                step=phases.step,
-                phase=phase,
-                phase_since_ns=phase_since_ns,
-                devices=tuple(devices),
-                step_since_ns=phases.step_since_ns,
-                last_step_ns=phases.last_step_ns,
-                agent_cpu_ns=time.thread_time_ns(),
-            ),
+            {
+                "time_ns": now,
+                "late_ns": late_ns,
+                "step": phases.step,
+                "phase": shown,
+                "phase_since_ns": shown_since_ns,
+                "devices": tuple(devices),
+                "step_since_ns": phases.step_since_ns,
+                "last_step_ns": phases.last_step_ns,
+            },
         )
         self._tell(server)
+
+    def _list(self, server: Server, now: int) -> None:
+        """Tells the tensors that were noted on the training's thread."""
+        begun, census = time.thread_time_ns(), self.observer.census
+        while census.taken:
+            for message in tensors.messages(census.taken.popleft()):
+                server.broadcast(codec.encode(message), frame=False)
+        census.spend(time.thread_time_ns() - begun, now)
+
+    def _tell_samples(self, server: Server) -> None:
+        """Frames of what was read at boundaries."""
+        observer = self.observer
+        while observer.samples:
+            sample = observer.samples.popleft()
+            self._framing.take_in(sample.looks)
+            self._emit(
+                server,
+                {
+                    "time_ns": sample.time_ns,
+                    "late_ns": 0,
+                    "step": sample.step,
+                    "phase": sample.phase,
+                    "phase_since_ns": sample.phase_since_ns,
+                    "devices": tuple(self._at_boundary(item, sample) for item in sample.readings),
+                    "step_since_ns": sample.step_since_ns,
+                    "last_step_ns": sample.last_step_ns,
+                    "boundary": sample.boundary,
+                },
+            )
 
     def _at_boundary(self, reading: Reading, sample: Sample) -> DeviceFrame:
         # Where this boundary was not looked at, what was found at the last one of its kind is nearest to it.
         look = sample.looks.get(reading.device) or self.observer.looks.latest(reading.device, sample.boundary)
-        return self._device_frame(reading, {reading.device: look} if look else {}, sample.time_ns)
+        return self._framing.device(reading, look, sample.time_ns)
 
-    def _device_frame(self, reading: Reading, looks: dict[str, Look], now: int) -> DeviceFrame:
-        look = looks.get(reading.device) or self._latest.get(reading.device)
-        figures = dict(reading.figures)
-        classification: Optional[Classification] = None
-        blocks: Optional[BlockSummary] = None
-        if look is not None and look.possible(figures.get("allocated_bytes")):
-            classification = aged(look.time_ns, now, look.phase, look.step, look.categories)
-        newest = self._latest.get(reading.device)
-        if newest is not None and newest.blocks is not None:
-            blocks = newest.blocks.summary(max(0, now - newest.time_ns))
-        if blocks is not None and figures.get("inactive_split_bytes") == 0:
-            # Expandable segments report none: what their blocks say is right.
-            figures["inactive_split_bytes"] = blocks.inactive_split_bytes
-        return DeviceFrame(
-            device=reading.device,
-            step_peak_bytes=reading.step_peak_bytes,
-            step_peak_exact=reading.step_peak_exact,
-            last_step_peak_bytes=reading.last_step_peak_bytes,
-            last_step_peak_exact=reading.last_step_peak_exact,
-            last_step_peak_phase=reading.last_step_peak_phase,
-            blocks=blocks,
-            classification=classification,
-            **figures,
-        )
-
-    def _next(self) -> int:
+    def _emit(self, server: Server, figures: dict[str, Any]) -> None:
         self._sequence += 1
-        return self._sequence
-
-    def _emit(self, server: Server, frame: Frame) -> None:
-        message = codec.encode(frame)
-        height = max((device.allocated_bytes or device.rss_bytes or 0 for device in frame.devices), default=0)
+        figures["sequence"] = self._sequence
+        figures["agent_cpu_ns"] = time.thread_time_ns()
+        figures["lost_frames"] = 0  # what each viewer lost is put in for it
+        frame = made(Frame, figures)
+        message = codec.encode_frame(frame)
+        height = max((_height(device) for device in frame.devices), default=0)
         self._history.append(frame.time_ns, height, message)
         server.broadcast(message, frame=True)
         self._notice(frame)
@@ -260,36 +299,33 @@ class Agent:
     def _notice(self, frame: Frame) -> None:
         for device in frame.devices:
             peak = device.allocated_peak_bytes or 0
-            retries, ooms = device.num_alloc_retries or 0, device.num_ooms or 0
-            told, told_retries, told_ooms = self._told.get(device.device, (0, 0, 0))
-            if frame.step > self._step_told and device.last_step_peak_exact and peak > told * _NEWS:
-                self._event(frame, device, "new_peak", {"allocated_peak_bytes": peak}, device.last_step_peak_phase)
+            told = self._told.get(device.device, 0)
+            reached = self._reached(frame, device) if peak > told * _NEWS else None
+            if reached is not None:
+                phase, step = reached
+                held = {"allocated_bytes": device.allocated_bytes or 0, "reserved_bytes": device.reserved_bytes or 0}
+                figures = {"allocated_peak_bytes": peak, **held}
+                self.observer.events.append(Event("new_peak", frame.time_ns, step, phase, device.device, figures))
                 told = peak
-            if retries > told_retries:
-                self._event(frame, device, "alloc_retry", {"num_alloc_retries": retries})
-            self._told[device.device] = (min(told, peak), retries, max(ooms, told_ooms))
-        self._step_told = frame.step
+            self.observer.events.extend(self._retries.events(frame, device))
+            self._told[device.device] = min(told, peak)
 
-    def _event(
-        self, frame: Frame, device: DeviceFrame, name: str, figures: dict[str, int], phase: Optional[str] = None
-    ) -> None:
-        self.observer.events.append(
-            Event(
-                name=name,
-                time_ns=frame.time_ns,
-                step=frame.step,
-                phase=phase or frame.phase,
-                device=device.device,
-                figures={
-                    **figures,
-                    "allocated_bytes": device.allocated_bytes or 0,
-                    "reserved_bytes": device.reserved_bytes or 0,
-                },
-            )
-        )
+    def _reached(self, frame: Frame, device: DeviceFrame) -> Optional[tuple[str, int]]:
+        """(phase, "" where that is not known, and steps completed) as the counted peak was reached; None as long as
+        neither is known.
+        """
+        if device.last_step_peak_bytes == device.allocated_peak_bytes:
+            return device.last_step_peak_phase or "", frame.step - 1
+        if device.highest_step_peak_bytes == device.allocated_peak_bytes:
+            return device.highest_step_peak_phase or "", (device.highest_step_peak_step or frame.step) - 1
+        if self._bye is not None and device.step_peak_bytes == device.allocated_peak_bytes:
+            return self.observer.readings.peak_phase(device.device) or "", frame.step  # this step has no end any more
+        return None
 
     def _tell(self, server: Server) -> None:
         observer = self.observer
+        while observer.recorder.done:
+            self._tell_recorded(server, observer.recorder.done.popleft())
         if observer.error is not None:
             now = time.monotonic_ns()
             observer.events.append(Event("agent_error", now, observer.phases.step, "", text=observer.error))
@@ -303,6 +339,33 @@ class Agent:
             self._events.append(message)
             del self._events[:-512]
             server.broadcast(message, frame=False)
+
+    def _tell_recorded(self, server: Server, recording: Recording) -> None:
+        """Makes the messages of a recorded step, and keeps them for viewers that come later."""
+        folder = os.path.dirname(os.path.abspath(str(self.torch.__file__)))
+        events = self.observer.events
+        try:
+            steps = recorded_steps(recording, folder, _let_others_run)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a history like no known torch's
+            text = f"this torch's history could not be read: {type(error).__name__}: {error}"
+            events.append(Event("record_refused", time.monotonic_ns(), recording.step, "between", text=text))
+            return
+        for step in steps:
+            message = codec.encode(step)
+            if len(message) > _RECORDED_BYTES:
+                message = codec.encode(without_sites(step))
+            if len(message) > _RECORDED_BYTES:
+                text = f"the step has {len(step.event_us)} events: too many to be sent"
+                events.append(
+                    Event("record_refused", time.monotonic_ns(), step.step, "between", step.device, text=text)
+                )
+                continue
+            self._recorded.append(message)
+            while sum(map(len, self._recorded)) > _RECORDED_BYTES:
+                del self._recorded[0]
+            server.broadcast(message, frame=False)
+            figures = {"events": len(step.event_us), "cost_ns": step.cost_ns, "peak_bytes": peak_bytes(step)}
+            events.append(Event("recorded", time.monotonic_ns(), step.step, "between", step.device, figures))
 
     # -- viewers ------------------------------------------------------------------
 
@@ -327,12 +390,17 @@ class Agent:
         )
 
     def _notices(self) -> tuple[str, ...]:
-        notices = []
+        late = "the agent came while the program ran: steps are counted from there" if self.late else ""
+        notices = list(filter(None, [late, self.observer.readings.exact_notice()]))
+        if not self.observer.inventory.alone:
+            notices.append("several threads run backward passes: gradients may not be read, and are not told apart")
         for counters in self.observer.readings.devices:
             if counters.device == "host" and counters.info.counters == "rss":
                 notices.append("this allocator keeps no glibc heap statistics: host memory by resident set alone")
             if counters.device.startswith("cuda") and not counters.native:
-                notices.append("cudaMallocAsync has no blocks: no categories, no fragmentation")
+                notices.append(
+                    "cudaMallocAsync tells of no blocks: no categories, no fragmentation, no reasons for out of memory"
+                )
         return tuple(notices)
 
     def _announce(self, server: Server) -> None:
@@ -346,6 +414,7 @@ class Agent:
         if self._model_sent is not None:
             messages.append(codec.encode(self._model_sent))
         messages.extend(self._events)
+        messages.extend(self._recorded)
         if history:
             messages.extend(self._history.messages())
         return messages
@@ -353,6 +422,10 @@ class Agent:
     def _requested(self, name: str) -> None:
         if name == "unload":
             self.stop()
+        elif name == "record":
+            self.observer.record()
+        elif name == "tensors":
+            self.observer.census.ask(time.monotonic_ns())
 
     # -- the process's own turns ------------------------------------------------
 
@@ -380,11 +453,19 @@ class Agent:
         thread.join(_GOODBYE_SECONDS)  # it tells its viewers and removes its socket, in much less
 
 
+def _height(device: DeviceFrame) -> int:
+    return max(device.allocated_bytes or device.rss_bytes or 0, device.highest_step_peak_bytes or 0)
+
+
 def _text(error: BaseException) -> str:
     try:
         return str(error)[:2000]
     except Exception as second:  # noqa: BLE001 - a program's exception may fail to print itself
         return f"({type(second).__name__} while printing it)"
+
+
+def _let_others_run() -> None:
+    time.sleep(0.0005)
 
 
 def _cwd() -> str:
@@ -397,29 +478,3 @@ def _cwd() -> str:
 def _number(name: str) -> Optional[int]:
     text = os.environ.get(name, "")
     return int(text) if text.isdigit() else None
-
-
-def _weak(method: Any) -> Any:
-    reference = weakref.WeakMethod(method)
-
-    def call() -> None:
-        bound = reference()
-        if bound is not None:
-            bound()
-
-    return call
-
-
-def _oom_observer(agent: Agent) -> Any:
-    """What torch calls when it gives up an allocation: it must not raise, and torch offers no way to take it off."""
-    reference = weakref.ref(agent)
-
-    def observe(device: int, asked: int, device_total: int, device_free: int) -> None:
-        try:
-            held = reference()
-            if held is not None:
-                held.out_of_memory(int(device), int(asked), int(device_total), int(device_free))
-        except BaseException:  # noqa: BLE001 - raising here would replace the program's own exception
-            return
-
-    return observe

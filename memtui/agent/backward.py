@@ -9,6 +9,7 @@ signal handler, a Ctrl-C, gets lost.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
@@ -16,6 +17,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from .naps import Nap
+
+#: Backward passes within backward passes whose end is told; at each step one such place is used.
+_DEEPEST = 64
+_reference = weakref.ref
 
 
 class _Pass(functools.partial):  # type: ignore[type-arg]
@@ -29,36 +36,33 @@ class Passes:
     nanoseconds of each end.
     """
 
-    def __init__(self, original: Any, started: Callable[[], bool], ends: deque[int]) -> None:
+    def __init__(self, original: Any, started: Callable[[], bool], ends: deque[Any]) -> None:
         self.original, self.started = original, started
-        self._references: set[Any] = set()
+        self.nap = Nap()  # while it is asleep, nobody wants to know of a pass
+        # A reference that is itself gone calls nothing: each is kept until so many newer passes have begun.
+        self._references: deque[Any] = deque(maxlen=_DEEPEST)
         clock = map(time.clock_gettime_ns, itertools.repeat(time.CLOCK_MONOTONIC))
         # next(iterator, reference): the reference that the callback is given is next's unused default.
         self._note = functools.partial(next, map(ends.append, clock))
 
     def hand_out(self) -> Any:
         """What runs one pass."""
-        if len(self._references) > 8:
-            self._references = {reference for reference in self._references if reference() is not None}
+        if self.nap.asleep:
+            return self.original
         current = _Pass(self.original)
         # Held before the beginning is told: should an exception arrive in between, the end is told all the same.
-        reference = weakref.ref(current, self._note)
-        self._references.add(reference)
+        reference = _reference(current, self._note)
+        self._references.append(reference)
         if not self.started():
-            self._references.discard(reference)  # a reference that is itself gone calls nothing
+            with contextlib.suppress(ValueError):  # newer passes, of other threads, may have taken its place
+                self._references.remove(reference)
         return current
 
 
-class WatchedBackward:
-    """Stands in for torch's `_engine_run_backward`."""
+class WatchedBackward(Passes):
+    """Stands in for torch's `_engine_run_backward`: what is called is handed out for each call."""
 
-    def __init__(self, passes: Passes) -> None:
-        self._passes = passes
-        functools.update_wrapper(self, passes.original)
-
-    @property
-    def __call__(self) -> Any:
-        return self._passes.hand_out()
+    __call__ = property(Passes.hand_out)
 
 
 class WatchedEngine:
@@ -76,14 +80,15 @@ class WatchedEngine:
         return getattr(self._engine, name)
 
 
-def watch(torch: Any, started: Callable[[], bool], ends: deque[int]) -> tuple[Passes, Callable[[], None]]:
+def watch(torch: Any, started: Callable[[], bool], ends: deque[Any]) -> tuple[Passes, Callable[[], None]]:
     """Puts the watch in place: the passes, and what takes it out again if nobody has put something over it since."""
     holder: Any = torch.autograd
     name, original = "_engine_run_backward", getattr(torch.autograd, "_engine_run_backward", None)
     watched: Any
+    passes: Passes
     if original is not None:
-        passes = Passes(original, started, ends)
-        watched = WatchedBackward(passes)
+        passes = watched = WatchedBackward(original, started, ends)
+        functools.update_wrapper(watched, original)
     else:
         holder, name = torch.autograd.Variable, "_execution_engine"
         original = holder._execution_engine

@@ -2,72 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections import Counter
+from typing import Any, Optional
 
-from ..wire.frames import BlockSummary
+from ..wire.frames import BlockSummary, made
+
+_LIVE = "active_allocated"
+_allocated, _device = operator.itemgetter("allocated_size"), operator.itemgetter("device")
 
 
 class Blocks:
-    """One device's blocks at one instant: live ones by address, and what the free ones say."""
+    """One device's blocks at one instant: live ones, and what the free ones say.
 
-    def __init__(self) -> None:
-        self.live: dict[int, int] = {}  # address -> bytes
-        self.allocated_bytes = 0
-        self.num_segments = 0
-        self.num_blocks = 0
-        self.largest_free_block_bytes = 0
-        self.reusable_cache_bytes = 0
-        self.inactive_split_bytes = 0
-        self.private_pool_idle_bytes = 0
-        self.active_pending_free_bytes = 0
-        self.num_pinned_segments = 0
+    The training's thread waits for the former; the latter is counted when it is asked for, on the agent's.
+    """
 
-    def add(self, segment: dict[str, Any]) -> None:
-        """Counts one segment of a snapshot."""
-        address = segment["address"]
-        found = self.live
-        free = largest = allocated = pending = 0
-        states = segment["blocks"]
-        for block in states:
-            size = block["size"]
-            state = block["state"]
-            if state == "active_allocated":
-                found[address] = size
-                allocated += size
-            elif state == "inactive":
-                free += size
-                largest = max(largest, size)
-            else:  # freed by the program, waiting on another stream
-                pending += size
-            address += size
-        live = allocated or pending
-        self.allocated_bytes += allocated
-        self.active_pending_free_bytes += pending
-        self.num_segments += 1
-        self.num_blocks += len(states)
-        if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
-            self.private_pool_idle_bytes += free
-            return
-        self.largest_free_block_bytes = max(self.largest_free_block_bytes, largest)
-        if live and free:
-            self.num_pinned_segments += 1
-            self.inactive_split_bytes += free
-        else:
-            self.reusable_cache_bytes += free
+    def __init__(self, segments: list[dict[str, Any]], requested: Optional[Counter[int]] = None) -> None:
+        """Takes in the segments of a snapshot; notes live blocks that were requested with one of these sizes."""
+        self.allocated_bytes: int = sum(map(_allocated, segments))
+        #: Requested bytes by address of live ones whose requested size was looked for; those are among them of whose
+        #: size there are no more than were looked for.
+        self.matching: dict[int, int] = {}
+        self.alone: set[int] = set()
+        #: Bytes by address of the live ones in the pool of a CUDA graph or a MemPool.
+        self.private: dict[int, int] = {}
+        self._segments = segments  # until they are counted
+        self._parts: Optional[tuple[dict[int, int], dict[int, int]]] = None
+        self._counts: Optional[dict[str, int]] = None
+        for segment in segments:
+            states = segment["blocks"]
+            if states and "address" in states[0]:
+                break
+            _number(segment)  # torch 2.2 and older
+        for segment in filter(_is_private, segments):
+            self.private.update(
+                (block["address"], block["size"]) for block in segment["blocks"] if block["state"] == _LIVE
+            )
+        if requested:
+            self.matching.update(
+                (block["address"], block["requested_size"])
+                for segment in segments
+                for block in segment["blocks"]
+                if block["state"] == _LIVE and block.get("requested_size") in requested
+            )
+            self.pick(requested, Counter(self.matching.values()))
+
+    def pick(self, requested: Counter[int], live: Counter[int]) -> None:
+        """Tells those that are `alone`, where so many are live of each size, also on other devices."""
+        self.alone = {address for address, size in self.matching.items() if live[size] <= requested[size]}
+
+    @property
+    def live(self) -> dict[int, int]:
+        """Bytes by address of the live ones. Once the free ones are counted, only where they have been split."""
+        parts = self._parts
+        if parts is not None:
+            return {**parts[0], **parts[1]}
+        return {
+            block["address"]: block["size"]
+            for segment in self._segments
+            for block in segment["blocks"]
+            if block["state"] == _LIVE
+        }
+
+    def beside(self, kept: dict[int, int], filled: dict[int, int]) -> dict[int, int]:
+        """Bytes by address of the live ones that are not `kept`; `filled` has the kept bytes in each segment.
+
+        Most of a training's segments hold nothing but what it keeps: their blocks are not looked at one by one.
+        """
+        return {
+            block["address"]: block["size"]
+            for segment in self._segments
+            if segment["allocated_size"] != filled.get(segment["address"], 0)
+            for block in segment["blocks"]
+            if block["address"] not in kept and block["state"] == _LIVE
+        }
+
+    def split(self, kept: dict[int, int], rest: dict[int, int]) -> None:
+        """What is live is these two, none of which will be changed: from now on it need not be read again."""
+        self._parts = kept, rest
+
+    def bytes_in_segments(self, kept: dict[int, int]) -> dict[int, int]:
+        """By the address of each segment that has any: bytes of the blocks in it that are `kept`."""
+        found = {
+            segment["address"]: sum(kept.get(block["address"], 0) for block in segment["blocks"])
+            for segment in self._segments
+        }
+        return {address: size for address, size in found.items() if size}
 
     def summary(self, age_ns: int) -> BlockSummary:
         """The fragmentation figures of a frame that is `age_ns` younger than these blocks."""
-        return BlockSummary(
-            age_ns=age_ns,
-            num_segments=self.num_segments,
-            num_blocks=self.num_blocks,
-            largest_free_block_bytes=self.largest_free_block_bytes,
-            reusable_cache_bytes=self.reusable_cache_bytes,
-            inactive_split_bytes=self.inactive_split_bytes,
-            private_pool_idle_bytes=self.private_pool_idle_bytes,
-            active_pending_free_bytes=self.active_pending_free_bytes,
-            num_pinned_segments=self.num_pinned_segments,
-        )
+        if self._counts is None:
+            self._counts = _count(self._segments)
+            self._segments = []
+        return made(BlockSummary, {"age_ns": age_ns, **self._counts})
+
+
+def _is_private(segment: dict[str, Any]) -> bool:
+    pool = segment.get("segment_pool_id")
+    return pool is not None and bool(pool[0] or pool[1])
+
+
+def _number(segment: dict[str, Any]) -> None:
+    address = segment["address"]
+    for block in segment["blocks"]:
+        block["address"] = address
+        address += block["size"]
+
+
+def _count(segments: list[dict[str, Any]]) -> dict[str, int]:
+    counts = dict.fromkeys(
+        (
+            *("num_segments", "num_blocks", "largest_free_block_bytes", "reusable_cache_bytes"),
+            *("inactive_split_bytes", "private_pool_idle_bytes", "active_pending_free_bytes", "num_pinned_segments"),
+        ),
+        0,
+    )
+    for segment in segments:
+        sizes: dict[str, int] = {}
+        largest = 0
+        for block in segment["blocks"]:
+            state, size = block["state"], block["size"]
+            sizes[state] = sizes.get(state, 0) + size
+            if state == "inactive" and size > largest:
+                largest = size
+        free, allocated = sizes.pop("inactive", 0), sizes.pop(_LIVE, 0)
+        pending = sum(sizes.values())  # freed by the program, waiting on another stream
+        counts["active_pending_free_bytes"] += pending
+        counts["num_segments"] += 1
+        counts["num_blocks"] += len(segment["blocks"])
+        if _is_private(segment):
+            counts["private_pool_idle_bytes"] += free
+            continue
+        counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
+        if (allocated or pending) and free:
+            counts["num_pinned_segments"] += 1
+            counts["inactive_split_bytes"] += free
+        else:
+            counts["reusable_cache_bytes"] += free
+    return counts
 
 
 class BlockReader:
@@ -80,6 +153,7 @@ class BlockReader:
         self._torch = torch
         self._call: Any = None
         self._unreadable = False
+        self.requested: Counter[int] = Counter()  # how many blocks are looked for by their requested bytes
 
     def _choose(self) -> Any:
         snapshot = self._torch._C._cuda_memorySnapshot
@@ -96,24 +170,36 @@ class BlockReader:
     def recording(self) -> bool:
         """Whether the program records a memory history. Only after CUDA is initialised: torch crashes before."""
         enabled = getattr(self._torch._C, "_cuda_isHistoryEnabled", None)
-        return bool(enabled()) if enabled is not None else False
+        try:
+            return bool(enabled()) if enabled is not None else False
+        except RuntimeError:
+            self._unreadable = True  # cudaMallocAsync has no history, and no blocks
+            return False
 
     def read(self) -> dict[str, Blocks] | None:
         """Blocks by device; None where they cannot be had or reading them would leave a trace."""
         if self._unreadable or self.recording():
             return None
-        if self._call is None:
+        snapshot = self.snapshot()
+        return None if snapshot is None else _by_device(snapshot["segments"], self.requested)
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+        if self._call is None and not self._unreadable:
             self._call = self._choose()
-            if self._call is None:
-                return None
-        return _by_device(self._call()["segments"])
+        return self._call() if self._call is not None else None
 
 
-def _by_device(segments: list[dict[str, Any]]) -> dict[str, Blocks]:
-    devices: dict[int, Blocks] = {}
-    for segment in segments:
-        index = segment["device"]
-        if index not in devices:
-            devices[index] = Blocks()
-        devices[index].add(segment)
-    return {f"cuda:{index}": blocks for index, blocks in devices.items()}
+def _by_device(segments: list[dict[str, Any]], requested: Counter[int]) -> dict[str, Blocks]:
+    indices = set(map(_device, segments))
+    if len(indices) == 1:
+        return {f"cuda:{indices.pop()}": Blocks(segments, requested)}
+    found = {
+        f"cuda:{index}": Blocks([segment for segment in segments if segment["device"] == index], requested)
+        for index in sorted(indices)
+    }
+    if requested:
+        live = Counter(size for blocks in found.values() for size in blocks.matching.values())
+        for blocks in found.values():
+            blocks.pick(requested, live)
+    return found

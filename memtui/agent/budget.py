@@ -13,9 +13,14 @@ class Budget:
 
     def allows(self, cost_ns: float, now_ns: int) -> bool:
         """Whether `cost_ns` is saved up; a cost above the burst is allowed once the savings are full."""
+        return self.wait_ns(cost_ns, now_ns) == 0
+
+    def wait_ns(self, cost_ns: float, now_ns: int) -> int:
+        """How long until `cost_ns` is saved up; 0 where it is."""
         self._saved_ns = min(self._burst_ns, self._saved_ns + (now_ns - self._at_ns) * self._share)
         self._at_ns = now_ns
-        return self._saved_ns >= min(cost_ns, self._burst_ns)
+        missing = min(cost_ns, self._burst_ns) - self._saved_ns
+        return 1 + int(missing / self._share) if missing > 0 else 0
 
     def spend(self, cost_ns: float) -> None:
         """Takes what was really spent; the savings may go below zero and are then earned back."""

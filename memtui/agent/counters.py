@@ -6,14 +6,25 @@ import contextlib
 import ctypes
 import os
 import sys
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Device
+
+if TYPE_CHECKING:
+    from .exact import ExactPeaks
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: What one read gives, by the frame's field names.
 Figures = dict[str, Optional[int]]
+
+#: What cudaMallocAsync does not count, for which torch says 0.
+_UNKNOWN: Figures = dict.fromkeys(
+    (
+        *("requested_bytes", "inactive_split_bytes", "num_segments"),
+        *("num_blocks", "num_alloc_retries", "num_ooms"),
+    )
+)
 
 
 class CudaCounters:
@@ -21,7 +32,8 @@ class CudaCounters:
 
     def __init__(self, torch: Any, index: int) -> None:
         self._read = torch._C._cuda_memoryStats
-        self._index = index
+        self._exact: Optional[ExactPeaks] = None
+        self.index = index
         self.device = f"cuda:{index}"
         self.native = True  # else blocks cannot be read
         with contextlib.suppress(AttributeError, RuntimeError):
@@ -29,7 +41,7 @@ class CudaCounters:
         self._describe(torch)
 
     def _describe(self, torch: Any) -> None:
-        properties = torch.cuda.get_device_properties(self._index)
+        properties = torch.cuda.get_device_properties(self.index)
         uuid = getattr(properties, "uuid", None)
         rocm = getattr(torch.version, "hip", None) is not None
         self.info = Device(
@@ -43,9 +55,29 @@ class CudaCounters:
             untested=rocm,
         )
 
+    def take_from(self, exact: ExactPeaks) -> None:
+        """From now on the peaks of this device are taken at each step's end."""
+        exact.follow(self.index)
+        self._exact = exact
+
     def read(self) -> Figures:
-        """The allocator's counters now. Source: torch._C._cuda_memoryStats."""
-        stats = self._read(self._index)
+        """The allocator's counters now, as the program sees them. Source: torch._C._cuda_memoryStats."""
+        return self.read_counted()[0]
+
+    def read_counted(self) -> tuple[Figures, int]:
+        """The same, and the most allocated since the peak was last reset, by the program or for a step's end."""
+        if self._exact is not None:
+            stats, counted_bytes = self._exact.read(self.index)
+        else:
+            stats = self._read(self.index)
+            counted_bytes = stats["allocated_bytes"]["all"]["peak"]
+        figures = self._figures(stats)
+        if not self.native:
+            figures.update(_UNKNOWN)
+        return figures, counted_bytes
+
+    @staticmethod
+    def _figures(stats: Any) -> Figures:
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return {
             "allocated_bytes": allocated["current"],
@@ -63,7 +95,8 @@ class CudaCounters:
 
     def used(self) -> bool:
         """Whether this process has ever reserved memory on the device."""
-        return bool(self._read(self._index)["segment"]["all"]["peak"])
+        # Torch's count of segments leaves expandable ones out.
+        return bool(self._read(self.index)["reserved_bytes"]["all"]["peak"])
 
 
 def _pci(properties: Any) -> Optional[str]:
@@ -214,6 +247,16 @@ class Backends:
             if counters.device not in self._known and counters.used():
                 self._known[counters.device] = counters
         return list(self._known.values()) or [self._host]
+
+    @property
+    def initialized(self) -> bool:
+        """Whether there is an accelerator that the program may begin to use at any moment."""
+        torch = self._torch
+        return bool(
+            torch.cuda.is_initialized()
+            or (hasattr(torch, "xpu") and torch.xpu.is_initialized())
+            or (sys.platform == "darwin" and torch.backends.mps.is_available())
+        )
 
     def _accelerators(self) -> list[Any]:
         torch, known = self._torch, self._known

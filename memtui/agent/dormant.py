@@ -9,11 +9,17 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Optional
 
-from . import backward
+from . import EXACT_PEAKS, backward
+from .callbacks import weakly
+from .moments import at_quiet_moment
 from .roots import Roots
+from .tags import Tags
 
+#: How long a moment to change hooks in is waited for.
+_QUIET_SECONDS = 60.0
 #: Two copies of the package may be loaded (from the path, and an installed one): they share this one sentry.
 _KEY = "_memtui_agent_of_this_process"
 
@@ -27,21 +33,68 @@ class Sentry:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.agent: Optional[Any] = None
+        self.exact: Optional[Any] = None  # ExactPeaks, where they were asked for
         self.roots = Roots()
-        self.ends: deque[int] = deque()
+        self.tags = Tags()  # what the program has named
+        #: Ends of backward passes, in nanoseconds; then all that the agent notes. Bounded, should nobody take them in.
+        self.noted: deque[Any] = deque(maxlen=1 << 15)
         self.passes: Any = None
         self.remove_backward: Any = None
         self.handles: list[Any] = []
         self._optimizer_hooks: tuple[Any, Any] = ({}, {})
+        #: Takes out what was loaded for this, once it has left.
+        self.forget: Optional[Callable[[], None]] = None
         self._lock = threading.Lock()
         self._failed = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is watched any more: another one may be put in its place."""
+        return self._failed or (self.agent is not None and not self.agent.watches)
+
     def install(self) -> None:
         """Puts the hooks in place. Called once, on the thread that imports torch."""
+        self._hook()
+        self._meet_devices()
+
+    def install_late(self) -> bool:
+        """The same in a program that trains already, from another thread, with the agent; False where it cannot be."""
+        from .agent import Agent
+
+        agent = Agent(self.torch, self.exact)
+        agent.late = True
+        with self._lock:  # a hook that is called in between goes on without
+            if not at_quiet_moment(self._hook, _QUIET_SECONDS):
+                return False
+            agent.install(self)
+            self.agent = agent
+        self._meet_devices()
+        return True
+
+    def leave(self) -> None:
+        """Takes out everything that was put in place; from the agent's thread, when its socket is gone.
+
+        Where there is no moment for that, the training's own thread does it when its next step ends.
+        """
+        self._failed = True
+        agent = self.agent
+        at_quiet_moment(self._unhook if agent is None else agent.observer.take_out, _QUIET_SECONDS)
+        if current() is self:
+            del sys.modules[_KEY]
+        if self.forget is not None:
+            self.forget()
+
+    def _unhook(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.remove_backward()
+        self.roots.clear()
+
+    def _hook(self) -> None:
         from torch.nn.modules import module as modules
         from torch.optim import optimizer as optimizers
 
-        self.passes, self.remove_backward = backward.watch(self.torch, self._backward_started, self.ends)
+        self.passes, self.remove_backward = backward.watch(self.torch, self._backward_started, self.noted)
         self.handles = [
             modules.register_module_parameter_registration_hook(self._parameter),
             modules.register_module_module_registration_hook(self._child),
@@ -52,6 +105,8 @@ class Sentry:
             getattr(optimizers, "_global_optimizer_pre_hooks", {}),
             getattr(optimizers, "_global_optimizer_post_hooks", {}),
         )
+
+    def _meet_devices(self) -> None:
         for name in ("cuda", "xpu"):
             backend = getattr(self.torch, name, None)
             if backend is None:
@@ -60,7 +115,19 @@ class Sentry:
                 self._initialized(name)
             elif hasattr(backend, "_queued_calls"):
                 # What torch itself calls once the device is initialised; no traceback is taken for ours.
-                backend._queued_calls.append((lambda name=name: self._initialized(name), []))
+                backend._queued_calls.append((weakly(self._initialized, name), []))
+
+    def take_exactly(self) -> None:
+        """From now on each step's peak is taken, and the program's own readings are kept as they were."""
+        if self.exact is not None or self._failed:
+            return
+        from .exact import ExactPeaks
+
+        exact = ExactPeaks(self.torch, self.noted)
+        exact.install()
+        self.exact = exact
+        if self.agent is not None:
+            self.agent.observer.take_exactly(exact)
 
     def rouse(self) -> Optional[Any]:
         """The agent, loaded now if it was not; None where that failed, or another thread is just doing it."""
@@ -68,11 +135,13 @@ class Sentry:
             try:
                 from .agent import Agent
 
-                agent = Agent(self.torch)
+                agent = Agent(self.torch, self.exact)
                 agent.install(self)
                 self.agent = agent
             except Exception as error:  # noqa: BLE001 - the program must not meet an error of its monitor
                 self._failed = True
+                if self.exact is not None:
+                    self.exact.end()
                 if os.environ.get("MEMTUI_DEBUG"):
                     sys.stderr.write(f"memtui: the agent could not be loaded: {error!r}\n")
             finally:
@@ -100,11 +169,22 @@ class Sentry:
         if self.agent is not None:
             self.agent.step()
 
+    def tag(self, what: Any, name: str, category: str) -> None:
+        """The program names tensors."""
+        if self._failed:
+            return
+        try:
+            self.tags.add(what, name, category)
+        except Exception:  # noqa: BLE001 - the program's own containers may fail when looked through
+            return
+
     def stop(self) -> None:
         """Unloads the agent; without one, nothing is loaded any more either."""
         self._failed = True
         if self.agent is not None:
             self.agent.stop()
+        elif self.exact is not None:
+            self.exact.end()
 
     # -- what torch calls, until the agent does -----------------------------------
 
@@ -153,12 +233,28 @@ def current() -> Any:
 def install() -> Any:
     """Begins to watch, dormant; returns the sentry. torch must be imported. Calling it again changes nothing."""
     existing = current()
-    if existing is not None:
+    if existing is not None and not existing.stopped:
         return existing
     sentry = Sentry(sys.modules["torch"])
     sys.modules[_KEY] = sentry  # type: ignore[assignment]
     sentry.install()
+    if os.environ.get(EXACT_PEAKS) == "1":
+        sentry.take_exactly()
     # The program that was started itself, not one of its helpers: watched from here on, also where it only infers.
     if os.environ.get("MEMTUI_DIRECT") == str(os.getpid()):
         sentry.start()
+    return sentry
+
+
+def install_late(forget: Callable[[], None]) -> Any:
+    """As `install`, in a program that trains already, and from a thread of its own; the agent starts at once.
+
+    `forget` is called when it has been unloaded. None where hooks could not be put in place.
+    """
+    sentry = Sentry(sys.modules["torch"])
+    sentry.forget = forget
+    if not sentry.install_late():
+        return None
+    sys.modules[_KEY] = sentry  # type: ignore[assignment]
+    sentry.start()
     return sentry

@@ -7,46 +7,62 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ..wire.frames import Model, Optimizer
+from .communication import gathered
+from .pointers import NO_ADDRESS, beginnings, storage_beginning
 
-#: What a tensor that has no memory of its own may raise when asked for its address.
-_NO_ADDRESS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError)
 #: Options that decide how much state an optimizer makes.
 _OPTIONS = ("momentum", "amsgrad", "centered", "foreach", "fused", "capturable", "maximize", "nesterov", "history_size")
-_STATE_DEPTH = 3
+STATE_DEPTH = 3
+#: Before the category that the program itself has given to a tensor, as long as the two are told apart.
+TAGGED = "tagged "
+#: From the one that counts least to the one that counts most where tensors share memory.
+_CATEGORIES = ("optimizer_state", "buffers", "gradients", "parameters", "communication")
+_DICTIONARY = {dict}
+_MOST_MODULES = 100_000
+#: What a module that was not initialised may raise, or one whose members are no dictionaries.
+_UNUSUAL = (KeyError, AttributeError, TypeError)
+
+
+@dataclass
+class Addresses:
+    """Of every tensor by category, those of the host too, 0 for one without memory: first those that count least.
+
+    No two devices share an address, nor a device and the host: CUDA and ROCm have one address space.
+    """
+
+    below: list[tuple[str, list[int]]]  # what the program has named, state, buffers
+    gradients: list[int]
+    above: list[tuple[str, list[int]]]  # parameters, and what they are gathered in
+
+    def in_order(self) -> list[tuple[str, list[int]]]:
+        """All of them."""
+        return [*self.below, ("gradients", self.gradients), *self.above]
 
 
 class Walk:
     """One walk over what was discovered: the tensors of each category, found with little Python in between."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, *, gradients: bool = True) -> None:
         self._tensor = torch.Tensor
+        self._beginnings, self._storage_beginning = beginnings(torch), storage_beginning(torch)
+        self._reads_gradients = gradients
         self._plain = {torch.Tensor, torch.nn.Parameter}
         self._parameters: list[Any] = []
-        self._gradients: list[Any] = []
-        self._buffers: list[Any] = []
-        self._state: list[Any] = []
+        # By category, those that are plain tensors and those among which one is not.
+        self._held: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in _CATEGORIES}
+        self._tagged: dict[str, tuple[list[Any], list[Any]]] = {}
 
     def roots(self, roots: Iterable[Any]) -> None:
         """Parameters with their gradients, and buffers, of root modules."""
-        parameters: list[Any] = []
-        buffers: list[Any] = []
-        waiting, seen = list(roots), set()
-        while waiting:
-            module = waiting.pop()
-            if module is None or id(module) in seen:
-                continue
-            seen.add(id(module))
-            held = module.__dict__
-            if held.get("_parameters"):
-                parameters.extend(held["_parameters"].values())
-            if held.get("_buffers"):
-                buffers.extend(held["_buffers"].values())
-            if held.get("_modules"):
-                waiting.extend(held["_modules"].values())
-        self._buffers += [buffer for buffer in buffers if buffer is not None]
+        modules, parameters, buffers = members(list(roots))
+        for each in gathered(modules):
+            self._hold(self._held["communication"], each.tensors)
+            self._hold(self._held["parameters"], [each.shard])  # nobody else may have it meanwhile
+        self._hold(self._held["buffers"], [buffer for buffer in buffers if buffer is not None])
         self._add([parameter for parameter in parameters if parameter is not None])
 
     def optimizers(self, optimizers: Iterable[Any]) -> None:
@@ -54,74 +70,83 @@ class Walk:
         known = set(map(id, self._parameters))
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                self._add([parameter for parameter in group["params"] if id(parameter) not in known])
-            for state in list(optimizer.state.values()):
-                for value in list(state.values()) if isinstance(state, dict) else (state,):
-                    if isinstance(value, self._tensor):
-                        self._state.append(value)
-                    else:
-                        self._add_state(value, 1)
+                if not known.issuperset(map(id, group["params"])):
+                    self._add([parameter for parameter in group["params"] if id(parameter) not in known])
+            states = list(optimizer.state.values())
+            if not _DICTIONARY.issuperset(map(type, states)):
+                for state in states:
+                    self._add_state(state, 0)
+                continue
+            values: list[Any] = []
+            for state in states:
+                values += state.values()
+            if self._plain.issuperset(map(type, values)):
+                self._held["optimizer_state"][0].extend(values)
+            else:
+                for value in values:
+                    self._add_state(value, 1)
+
+    def tags(self, tagged: Iterable[tuple[str, str, Any]]) -> None:
+        """What the program has named itself, and nobody else owns."""
+        for _, category, what in tagged:
+            held = [what] if isinstance(what, self._tensor) else [*what.parameters(), *what.buffers()]
+            self._hold(self._tagged.setdefault(category, ([], [])), held)
+
+    def _hold(self, into: tuple[list[Any], list[Any]], tensors: list[Any]) -> None:
+        into[not self._plain.issuperset(map(type, tensors))].extend(tensors)
 
     def _add(self, parameters: list[Any]) -> None:
         self._parameters += parameters
+        self._hold(self._held["parameters"], parameters)
+        if not self._reads_gradients:
+            return
         # Asking a tensor that is not a leaf for its gradient prints a warning into the program's output.
         gradients = [parameter.grad for parameter in parameters if parameter.is_leaf]
-        self._gradients += [gradient for gradient in gradients if gradient is not None]
+        self._hold(self._held["gradients"], [gradient for gradient in gradients if gradient is not None])
 
     def _add_state(self, value: Any, depth: int) -> None:
         if isinstance(value, self._tensor):
-            self._state.append(value)
-        elif depth < _STATE_DEPTH and isinstance(value, (dict, list, tuple)):
+            self._held["optimizer_state"][1].append(value)
+        elif depth < STATE_DEPTH and isinstance(value, (dict, list, tuple)):
             for item in list(value.values()) if isinstance(value, dict) else value:
                 self._add_state(item, depth + 1)
 
-    def _categories(self) -> tuple[tuple[str, list[Any]], ...]:
-        """From the one that counts least to the one that counts most where tensors share memory."""
-        return (
-            ("optimizer_state", self._state),
-            ("buffers", self._buffers),
-            ("gradients", self._gradients),
-            ("parameters", self._parameters),
+    def addresses(self) -> Addresses:
+        """Where all of them are."""
+        found = {name: self._addresses_of(*held) for name, held in self._held.items()}
+        return Addresses(
+            below=[
+                *((TAGGED + name, self._addresses_of(*held)) for name, held in self._tagged.items()),
+                *((name, found[name]) for name in ("optimizer_state", "buffers")),
+            ],
+            gradients=found["gradients"],
+            above=[(name, found[name]) for name in ("parameters", "communication")],
         )
 
-    def addresses(self) -> dict[int, str]:
-        """Address -> category of every tensor, those of the host too.
-
-        No two devices share an address, nor a device and the host: CUDA and ROCm have one address space.
-        """
-        found: dict[int, str] = {}
-        for category, tensors in self._categories():
-            found.update(dict.fromkeys(self._addresses_of(tensors), category))
-        found.pop(0, None)  # what has no memory
-        return found
-
-    def _addresses_of(self, tensors: list[Any]) -> list[int]:
-        if self._plain.issuperset(map(type, tensors)):
+    def _addresses_of(self, plain: list[Any], odd: list[Any]) -> list[int]:
+        try:
+            found = self._beginnings(plain)
+        except NO_ADDRESS:
+            found, odd = [], plain + odd  # one of them: which is found out below
+        for part in itertools.chain.from_iterable(map(parts, odd)):
             try:
-                return list(map(self._tensor.data_ptr, tensors))
-            except _NO_ADDRESS:
-                pass  # one of them: found out below
-        found = []
-        for tensor in tensors:
-            for part in _parts(tensor):
-                try:
-                    found.append(part.data_ptr())
-                except _NO_ADDRESS:
-                    continue
+                found += self._beginnings([part])
+            except NO_ADDRESS:
+                continue
         return found
 
     def host_bytes(self) -> dict[str, int]:
         """Bytes in host memory by category, each storage once."""
         seen: set[int] = set()
         totals: dict[str, int] = {}
-        for category, tensors in reversed(self._categories()):
-            for part in itertools.chain.from_iterable(map(_parts, tensors)):
+        tagged = ((TAGGED + name, held) for name, held in self._tagged.items())
+        for category, held in reversed([*tagged, *self._held.items()]):
+            for part in itertools.chain.from_iterable(map(parts, itertools.chain(*held))):
                 try:
                     if not part.is_cpu:
                         continue
-                    storage = part.untyped_storage()
-                    address, size = storage.data_ptr(), storage.nbytes()
-                except _NO_ADDRESS:
+                    address, size = self._storage_beginning(part), part.untyped_storage().nbytes()
+                except NO_ADDRESS:
                     continue
                 if address and address not in seen:
                     seen.add(address)
@@ -129,12 +154,51 @@ class Walk:
         return totals
 
 
-def _parts(tensor: Any) -> tuple[Any, ...]:
+def members(roots: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Modules, parameters and buffers below the roots, None among them; what several share comes several times."""
+    modules, parameters, buffers = roots.copy(), [], []
+    try:
+        # The list grows while it is gone through, and without end where a module is its own grandchild.
+        for module in itertools.islice(modules, _MOST_MODULES):
+            if module is not None:
+                held = module.__dict__
+                if children := held["_modules"]:
+                    modules += children.values()
+                if own := held["_parameters"]:
+                    parameters += own.values()
+                if own := held["_buffers"]:
+                    buffers += own.values()
+        if len(modules) <= _MOST_MODULES:
+            return modules, parameters, buffers
+    except _UNUSUAL:
+        pass
+    return _members_of_unusual(roots)
+
+
+def _members_of_unusual(roots: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """The same where a module was not initialised, is a script's, or where they go round in a circle."""
+    modules: dict[int, Any] = {}
+    parameters: list[Any] = []
+    buffers: list[Any] = []
+    waiting = roots.copy()
+    while waiting:
+        module = waiting.pop()
+        if module is None or id(module) in modules:
+            continue
+        modules[id(module)] = module
+        held = module.__dict__
+        for name, into in (("_parameters", parameters), ("_buffers", buffers), ("_modules", waiting)):
+            if held.get(name):
+                into.extend(held[name].values())
+    return list(modules.values()), parameters, buffers
+
+
+def parts(tensor: Any) -> tuple[Any, ...]:
     """The tensors that hold a tensor's memory: a DTensor's shard, a sparse tensor's values and indices."""
     try:
         tensor = getattr(tensor, "_local_tensor", tensor)
         return (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
-    except _NO_ADDRESS:
+    except NO_ADDRESS:
         return ()
 
 
@@ -173,7 +237,7 @@ def _measure(tensor: Any) -> tuple[str, int, int]:
         name = "host" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
         elements = int(tensor.numel())
         return name, elements * int(tensor.element_size()), elements
-    except _NO_ADDRESS:
+    except NO_ADDRESS:
         return "meta", 0, 0
 
 
@@ -208,6 +272,6 @@ def _add_state(torch: Any, value: Any, total: dict[str, int], depth: int) -> Non
     if isinstance(value, torch.Tensor):
         device, size, _ = _measure(value)
         total[device] = total.get(device, 0) + size
-    elif depth < _STATE_DEPTH and isinstance(value, (dict, list, tuple)):
+    elif depth < STATE_DEPTH and isinstance(value, (dict, list, tuple)):
         for item in list(value.values()) if isinstance(value, dict) else value:
             _add_state(torch, item, total, depth + 1)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from typing import Any, Optional
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event, Model
 from . import discovery
-from .identity import describe
+from .identity import describe, members
+from .moments import others_in_backward
 from .phases import Phases
 from .roots import Roots
+from .tags import Tags
+
+if TYPE_CHECKING:
+    from .looks import Look
+
+#: Less than this is not searched for.
+_LEAST_BYTES = 1 << 20
 
 
 class Inventory:
@@ -17,12 +27,16 @@ class Inventory:
 
     def __init__(self, torch: Any, events: deque[Event]) -> None:
         self.roots = Roots()
+        self.tags = Tags()
         self.model: Optional[Model] = None
         self.references: dict[int, Any] = {}  # to optimizers, by their id
         self.steps: dict[int, int] = {}  # of each optimizer
+        self.alone = True  # whether no other thread than the one that is followed runs backward passes
+        self.met = False  # whether optimizers that have not stepped yet were looked for
         self.scanned = False
         self._torch, self._events = torch, events
         self._described: Any = None
+        self._compared: Any = None  # what was known when the optimizers' parameters were compared last
 
     def meet(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
@@ -32,22 +46,76 @@ class Inventory:
             self.steps[key] = 0
             self._described = None
 
+    def share(self, reading: threading.Lock) -> None:
+        """Another thread begins a backward pass: once gradients, which may just be read under this lock, are not."""
+        if self.alone:
+            self.alone = False
+            with reading:
+                return
+
+    def may_read_gradients(self) -> bool:
+        """Whether no backward pass can be writing them: on the training's thread, outside of its own."""
+        self.alone = self.alone and not others_in_backward()
+        return self.alone
+
     def optimizers(self) -> list[Any]:
         """The optimizers that are alive."""
         return [found for found in (reference() for reference in list(self.references.values())) if found is not None]
 
     def discover(self, phases: Phases, now_ns: int) -> None:
+        """Looks for optimizers, once; for modules too where the optimizers have parameters of no known one."""
+        self.met = True
+        if self.roots.modules():
+            found = discovery.made_optimizers(self._torch)
+            if found is not None:
+                self._take_in(found, phases, now_ns)
+                if self._all_known():
+                    return
+        self.search(phases, now_ns)
+
+    def search(self, phases: Phases, now_ns: int) -> None:
         """Scans the heap, once, for what nothing announced."""
-        if self.scanned:
-            return
-        self.scanned = True
-        found = discovery.scan(self._torch)
+        if not self.scanned:
+            self.scanned = True
+            self._take_in(discovery.scan(self._torch), phases, now_ns)
+
+    def lacks(self, looks: Iterable[Look]) -> bool:
+        """Whether, after a step, there may be modules that nothing announced: copies.
+
+        On a device, where so much is nobody's. Of the host's memory much always is, Python's own objects and libraries:
+        there, where an optimizer that has come since has parameters of no known module.
+        """
+        return not self.scanned and any(
+            self._has_strange_parameters()
+            if look.blocks is None
+            else look.categories["unattributed"] > max(_LEAST_BYTES, look.allocated_bytes // 100)
+            for look in looks
+        )
+
+    def _has_strange_parameters(self) -> bool:
+        known = (self.roots.revision, tuple(self.references))
+        changed, self._compared = known != self._compared, known
+        return changed and not self._all_known()
+
+    def _all_known(self) -> bool:
+        known = set(map(id, members(self.roots.modules())[1]))
+        return all(
+            id(parameter) in known
+            for optimizer in self.optimizers()
+            for group in getattr(optimizer, "param_groups", ())
+            for parameter in group["params"]
+        )
+
+    def _take_in(self, found: discovery.Found, phases: Phases, now_ns: int) -> None:
+        known = len(self.references)
         for optimizer in found.optimizers:
             self.meet(optimizer)
-        self.roots.merge(found.roots)
+        new = self.roots.merge(found.roots) + len(self.references) - known
         figures = {
+            "new": new,
             "pause_ns": found.pause_ns,
             "objects": found.objects,
+            "complete": int(found.complete),
             "roots": len(self.roots.modules()),
             "optimizers": len(self.references),
         }
@@ -63,16 +131,24 @@ class Inventory:
         before, self._described = self.model, state
         with self._torch._C.DisableTorchFunctionSubclass():
             self.model = describe(self._torch, self.roots.modules(), self.optimizers(), self.steps, now_ns)
-        made = _state_bytes(self.model) - (_state_bytes(before) if before is not None else 0)
+        if before is None:
+            return  # what there is at the first look was there before: an agent may have come late
+        made = _state_bytes(self.model) - _state_bytes(before)
         if stepped and made > 0:
-            figures = {"state_bytes": made, "parameter_bytes": sum(self.model.parameter_bytes.values())}
+            served = _served_bytes(self.model) - _served_bytes(before)
+            figures = {"state_bytes": made, **({"parameter_bytes": served} if served > 0 else {})}
             self._events.append(Event("optimizer_state_appeared", now_ns, phases.step, "optimizer", figures=figures))
 
     def forget(self) -> None:
         """In a forked child: the modules stay known, the rest is found again."""
-        self.model = self._described = None
-        self.scanned = False
+        self.model = self._described = self._compared = None
+        self.met = self.scanned = False
         self.steps.clear()
+
+
+def _served_bytes(model: Model) -> int:
+    """Parameters of the optimizers that have state: those it was made for."""
+    return sum(sum(optimizer.trainable_bytes.values()) for optimizer in model.optimizers if optimizer.state_bytes)
 
 
 def _state_bytes(model: Model) -> int:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ..wire.frames import Classification, made
 from .blocks import BlockReader, Blocks
 from .budget import Budget
 from .classify import Births, host_categories
-from .identity import Walk
+from .communication import Buckets
+from .identity import Addresses, Walk
 from .inventory import Inventory
 from .phases import Phases
 from .readings import Readings
 
 #: At most this share of the training's time goes into categories.
-_SHARE, _BURST_NS = 0.0025, 60_000_000
+_SHARE, _BURST_NS = 0.002, 60_000_000
 _BOUNDARIES_A_STEP = 6
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})
 #: Boundaries whose composition a frame in a phase may be nearest to.
 _NEAREST = {
     "forward": ("forward_start", "backward_start"),
+    "evaluation": ("evaluation_start", "forward_start", "optimizer_end"),
     "backward": ("backward_start", "backward_end"),
     "optimizer": ("optimizer_start", "optimizer_end"),
     "between": ("optimizer_end", "forward_start", "backward_end", "optimizer_start"),
@@ -39,6 +43,22 @@ class Look:
     categories: dict[str, int]
     blocks: Optional[Blocks]
     allocated_bytes: int
+    tagged: dict[str, int]  # bytes by category of what the program has named
+    _classification: Optional[dict[str, Any]] = None
+
+    def classification(self, now_ns: int) -> Classification:
+        """What it found, for a frame of `now_ns`; categories of no bytes are left out."""
+        found = self._classification
+        if found is None:
+            found = self._classification = {
+                "allocated_bytes": self.allocated_bytes,
+                "phase": self.phase,
+                "step": self.step,
+                "categories": {name: size for name, size in self.categories.items() if size},
+            }
+            if self.tagged:
+                found["tagged"] = self.tagged
+        return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **found})
 
     def unexplained(self, allocated_bytes: int) -> int:
         """Bytes of `allocated_bytes` that this look does not explain."""
@@ -58,7 +78,10 @@ class Looks:
         self._latest: dict[tuple[str, str], Look] = {}  # (device, boundary)
         self._births: dict[str, Births] = {}
         self._reader: Optional[BlockReader] = None
+        self._buckets = Buckets()
+        self._requested: Counter[int] = Counter()
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
+        self._payer = self._budget  # who pays for the step under way
         self._cost_ns = 0.0
         self._spent_ns = 0  # on the step under way
         self._looked_ns = -1  # when the phase began whose beginning was looked at last
@@ -66,10 +89,20 @@ class Looks:
         self._certain = True  # every boundary since the last look was looked at
         self._host_at_forward: Optional[int] = None
 
-    def plan(self, phases: Phases, now_ns: int) -> None:
-        """At a step's end, where the next one is read: decides whether it is also looked at."""
+    @property
+    def cost_ns(self) -> float:
+        """What looking at a whole step is expected to cost."""
+        return self._cost_ns
+
+    def plan(self, phases: Phases, now_ns: int, guest: Optional[Budget] = None) -> None:
+        """At a step's end, where the next one is read: decides whether it is also looked at.
+
+        It is in any case where there is a `guest`, who pays if these looks are not due by themselves.
+        """
         self._spent_ns = 0
-        was_looking, self._looking = self._looking, self._budget.allows(self._cost_ns, now_ns)
+        due = self._budget.allows(self._cost_ns, now_ns)
+        self._payer = self._budget if due or guest is None else guest
+        was_looking, self._looking = self._looking, due or guest is not None
         if self._looking and not (was_looking and self._certain):
             # What is there before the step begins is not of this step; in which phase it was born is not known.
             self._certain = False
@@ -79,6 +112,26 @@ class Looks:
     def pause(self) -> None:
         """The next step is not looked at."""
         self._looking = False
+
+    def dismiss(self, guest: Budget) -> None:
+        """The guest has seen enough: the rest of the step is not looked at where it pays."""
+        if self._payer is guest:
+            self._payer, self._looking = self._budget, False
+
+    def once(self, phases: Phases, now_ns: int, born_in: str, guest: Budget) -> Optional[dict[str, Look]]:
+        """One look at a boundary of a step that is not looked at; what is new has no known birth.
+
+        None while somebody else looks.
+        """
+        self._looking = self._certain = False
+        if not self._lock.acquire(blocking=False):
+            return None
+        self._payer = guest
+        return self._look_locked("", phases, now_ns, born_in, finished=False)
+
+    def missed(self) -> None:
+        """A boundary was not looked at: what is born around it is of no one phase."""
+        self._looking = self._certain = False
 
     def at_boundary(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         """Looks at a boundary, by device; nothing where the step is not looked at.
@@ -118,6 +171,9 @@ class Looks:
         if not self._lock.acquire(blocking=False):
             self._looking = self._certain = False
             return {}
+        return self._look_locked(kind, phases, now_ns, born_in, finished=finished)
+
+    def _look_locked(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         begun = time.perf_counter_ns()
         try:
             if self._readings.on_host:
@@ -128,17 +184,19 @@ class Looks:
             self._lock.release()
         spent = time.perf_counter_ns() - begun
         self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
-        self._budget.spend(spent)
+        self._payer.spend(spent)
         self._spent_ns += spent
         return looks
 
     def _walk(self) -> Walk:
-        walk = Walk(self._torch)
+        walk = Walk(self._torch, gradients=self._inventory.may_read_gradients())
         walk.roots(self._inventory.roots.modules())
         walk.optimizers(self._inventory.optimizers())
+        if self._inventory.tags:
+            walk.tags(self._inventory.tags.tagged())
         return walk
 
-    def _owned(self) -> dict[int, str]:
+    def _owned(self) -> Addresses:
         with self._torch._C.DisableTorchFunctionSubclass():
             return self._walk().addresses()
 
@@ -147,31 +205,47 @@ class Looks:
             return self._walk().host_bytes()
 
     def _at_devices(self, phases: Phases, now_ns: int, born_in: str, finished: bool) -> dict[str, Look]:
+        if finished or self._buckets.pending:
+            self._requested = self.buckets()
         blocks = self._read_blocks()
         if blocks is None:
             self._certain = False
             return {}
         owned, looks = self._owned(), {}
         for device, found in blocks.items():
-            categories = self._births_of(device).classify(
-                found, owned, born_in, certain=self._certain, step_ended=finished
+            births = self._births_of(device)
+            categories = births.classify(found, owned, born_in, certain=self._certain, step_ended=finished)
+            looks[device] = Look(
+                now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes, births.tagged
             )
-            looks[device] = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes)
         return looks
 
     def _births_of(self, device: str) -> Births:
         births = self._births.get(device)
         if births is None:
-            size = getattr(self._torch._C, "_cuda_getCublasWorkspaceSize", None)
-            births = Births(_WORKSPACES | {int(size())} if size is not None else _WORKSPACES)
-            self._births[device] = births
+            births = self._births[device] = Births(self.workspaces())
         return births
+
+    def workspaces(self) -> frozenset[int]:
+        """The sizes that a workspace of cuBLAS has."""
+        size = getattr(self._torch._C, "_cuda_getCublasWorkspaceSize", None)
+        return _WORKSPACES | {int(size())} if size is not None else _WORKSPACES
+
+    def buckets(self) -> Counter[int]:
+        """How many buckets of DDP were asked for with so many bytes."""
+        return self._buckets.numbers(self._inventory.roots.modules())
+
+    def known(self, device: str) -> dict[int, tuple[int, str]]:
+        """Bytes and category of each block that nobody owned at the last look, by address; not to be changed."""
+        births = self._births.get(device)
+        return births.known if births is not None else {}
 
     def _read_blocks(self) -> Optional[dict[str, Blocks]]:
         if not self._torch.cuda.is_initialized():
             return None
         if self._reader is None:
             self._reader = BlockReader(self._torch)
+        self._reader.requested = self._requested
         return self._reader.read()
 
     def _at_host(self, kind: str, phases: Phases, now_ns: int) -> dict[str, Look]:
@@ -184,8 +258,8 @@ class Looks:
         born = 0
         if kind == "backward_start" and self._host_at_forward is not None:
             born = allocated - self._host_at_forward
-        categories = host_categories(allocated, self._owned_on_host(), born)
-        return {counters.device: Look(now_ns, phases.phase, phases.step, categories, None, allocated)}
+        categories, tagged = host_categories(allocated, self._owned_on_host(), born)
+        return {counters.device: Look(now_ns, phases.phase, phases.step, categories, None, allocated, tagged)}
 
     def between(self, phases: Phases, now_ns: int) -> dict[str, Look]:
         """Looks in mid-phase, from the agent's thread: at blocks only, no tensor is touched.
@@ -208,8 +282,11 @@ class Looks:
                 return {}
             looks = {}
             for device, found in blocks.items():
-                categories = self._births_of(device).classify(found, None, phase, certain=True, step_ended=False)
-                looks[device] = Look(now_ns, phase, phases.step, categories, found, found.allocated_bytes)
+                births = self._births_of(device)
+                categories = births.classify(found, None, phase, certain=True, step_ended=False)
+                looks[device] = Look(
+                    now_ns, phase, phases.step, categories, found, found.allocated_bytes, births.tagged
+                )
             return looks
         finally:
             self._lock.release()

@@ -3,97 +3,128 @@
 from __future__ import annotations
 
 import _thread
-import os
-import re
 import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event
+from .census import Census
+from .errors import is_own
 from .inventory import Inventory
 from .looks import Look, Looks
+from .naps import NAP, Nap
+from .notes import Notes
 from .phases import Phases
-from .readings import Reading, Readings
+from .readings import SPACING_NS, Readings
+from .recorder import Recorder
 from .roots import WatchedHooks
+from .sample import Sample
+from .untraced import NOT_TRACED, Untraced, tracing_test
+from .workers import Workers, is_foreign
 
 if TYPE_CHECKING:
     from .dormant import Sentry
+    from .exact import ExactPeaks, Taken
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-@dataclass
-class Sample:
-    """Everything read at a boundary."""
-
-    time_ns: int
-    boundary: str
-    step: int
-    phase: str
-    phase_since_ns: int
-    step_since_ns: Optional[int]
-    last_step_ns: Optional[int]
-    readings: list[Reading]
-    looks: dict[str, Look]
+_now, _ident = time.monotonic_ns, _thread.get_ident
 
 
 class Observer:
     """Watches one process. `wake` starts the agent's thread; samples, events and models are left for it to collect."""
 
-    def __init__(self, torch: Any, wake: Any) -> None:
+    def __init__(self, torch: Any, wake: Any, exact: Optional[ExactPeaks] = None) -> None:
         self.torch = torch
+        self._exact = exact
         self.samples: deque[Sample] = deque(maxlen=256)
         self.events: deque[Event] = deque(maxlen=256)
         self.error: Optional[str] = None
         self.inventory = Inventory(torch, self.events)
+        self.nap = Nap()
         self._wake = wake
         self._dead = False
         self._unloading = False
+        self._noted: deque[Any] = deque()  # what has happened and is not taken in yet
         self._handles: list[Any] = []
         self._remove_backward: Any = None
-        self._ends: deque[int] = deque()
-        self._untraced = _Untraced(self)
-        self._set_eval_frame: Any = getattr(self._untraced.evaluation, "set_eval_frame", _no_eval_frame)
-        self._compiling = _tracing_test(torch)
+        self._untraced = Untraced(torch, self.fail, _RUN_BY_TORCH)
+        self._set_eval_frame = self._untraced.set_eval_frame
+        self._compiling = tracing_test(torch)
+        self._with_gradients = torch.is_grad_enabled
         self._begin()
 
     def _begin(self) -> None:
         now = time.monotonic_ns()
-        lock = threading.Lock()  # held while devices and blocks are read, by either thread
+        lock = self._reading = threading.Lock()  # held while devices and blocks are read, by either thread
         self.phases = Phases(now)
-        self.readings = Readings(self.torch, lock, now)
+        self.readings = Readings(self.torch, lock, now, self._exact)
+        self.notes = Notes(self._noted, self.phases, self.inventory.steps, self.readings, self.nap)
         self.looks = Looks(self.torch, self.inventory, self.readings, lock, now)
+        self.recorder = Recorder(self.torch, self.inventory, self.readings, self.looks, self.events)
+        self.census = Census(self.torch, self.inventory, self.readings, self.looks, now)
         self._thread: Optional[int] = None
+        self._workers = Workers(self.inventory.steps, self._noted)
         self._sampling = True
+        self._quiet = 0  # the thread whose boundaries are only noted; 0 where they are taken in at once
+        self._aside_ns = 0  # no evaluation is read before, unless its step is
+        self._settling = threading.Lock()  # held while notes are taken in, by either thread
+        self._stepper: Any = _gone  # refers to the optimizer that stepped last
         self.awake = False  # set once the agent's thread runs
 
     # -- putting in place and taking away ---------------------------------
 
     def install(self, sentry: Sentry) -> None:
         """Takes over from the sentry: what it knows, and what it has put in place."""
-        self.inventory.roots, self._ends = sentry.roots, sentry.ends
+        self.inventory.roots, self._noted = sentry.roots, sentry.noted
+        self.inventory.tags = sentry.tags
+        self.notes.waiting = self._noted
+        self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward
-        WatchedHooks.noted = self._forward
+        WatchedHooks.noted, WatchedHooks.with_gradients = self._forward, self._with_gradients
+        self.nap = self.notes.nap = WatchedHooks.nap = sentry.passes.nap
         sentry.take_over(self.optimizer_started, self.optimizer_ended, self.backward_started)
 
     def unload(self) -> None:
         """Stops watching: at once nothing is noted any more, and the training's thread takes the hooks out."""
         self._dead = self._unloading = True
+        self._attend()
+        self.recorder.spoil("the agent goes")
+        if self._exact is not None:
+            self._exact.end()
+
+    def take_exactly(self, exact: ExactPeaks) -> None:
+        """From now on peaks are taken at each step's end; from any thread."""
+        self.readings.take_from(exact)
+        self._exact = exact
 
     def forked(self) -> None:
         """In a forked child: what belongs to the parent's thread and time is forgotten; the hooks stay."""
         self.samples.clear()
         self.events.clear()
-        self._ends.clear()
+        self._noted.clear()
         self.inventory.forget()
+        self.recorder.forget()
+        if self._exact is not None:
+            self._exact.settled = self._exact.resets
+        self.nap.rouse()
+        self.nap.taken()
         self._begin()
+
+    @property
+    def dead(self) -> bool:
+        """Whether nothing is watched any more: unloaded, or after an error of the agent's own."""
+        return self._dead
+
+    def take_out(self) -> None:
+        """Takes the hooks out, unless that was done: from a thread that has made sure that nobody loops over them."""
+        if self._unloading:
+            self._take_out()
 
     def _take_out(self) -> None:
         # On the training's thread, for it may be iterating over these very dictionaries anywhere else.
         self._unloading = False
+        self.recorder.abandon()
         WatchedHooks.noted = None
         for handle in self._handles:
             handle.remove()
@@ -115,120 +146,278 @@ class Observer:
                 self.inventory.roots.child(parent, child)
 
     # What follows runs at every step, when the training has just emptied the processor's caches: each further Python
-    # function then costs some 4 µs, so what is short and usual is written out.
+    # function then costs some 4 µs. So on most steps a boundary is only noted, here, and taken in later with others;
+    # and what is short and usual is written out.
 
     def _forward(self) -> None:
-        if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
-            self.boundary("forward_start")
+        if self._compiling():
+            return
+        kind = "forward_start" if self._with_gradients() else "evaluation_start"
+        if self.nap.asleep:
+            self.nap.rouse()
+        now = _now()
+        if self._quiet == _ident() and (kind == "forward_start" or now < self._aside_ns):
+            self._noted.append((kind, now, 0))
+        elif not self._dead and self._mine():
+            self._boundary(kind, now)
 
     def backward_started(self) -> bool:
         """A backward pass begins; whether its end is wanted."""
-        if self._dead or (_thread.get_ident() != self._thread and not self._mine()):
+        if self._quiet == _ident():
+            self._noted.append(("backward_start", _now(), 0))
+            return True
+        if self._dead:
             return False
-        self.boundary("backward_start")
+        if not self._mine():
+            self.inventory.share(self._reading)
+            return False
+        self._boundary("backward_start", _now())
         return True
 
     def optimizer_started(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """An optimizer's step begins."""
-        if not self._dead and not self._compiling() and (_thread.get_ident() == self._thread or self._mine()):
-            self.boundary("optimizer_start", optimizer)
+        if self._compiling():
+            return
+        if self.nap.asleep:
+            return
+        if self._quiet == _ident() and (self._stepper() is optimizer or self._known(optimizer)):
+            self._noted.append(("optimizer_start", _now(), id(optimizer)))
+        elif not self._dead and self._mine(steps=True):
+            self._boundary("optimizer_start", _now(), optimizer)
+
+    def _known(self, optimizer: Any) -> bool:
+        reference = self.inventory.references.get(id(optimizer), _gone)
+        if reference() is not optimizer:
+            return False
+        self._stepper = reference
+        return True
 
     def optimizer_ended(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """An optimizer's step has ended, without an exception."""
-        if self._compiling() or (_thread.get_ident() != self._thread and not self._mine()):
+        if self._compiling():
             return
-        if not self._dead:
-            self.boundary("optimizer_end", optimizer)
+        if self._quiet == _ident():
+            if self._exact is None or self.phases.explicit:
+                now, key, nap = _now(), id(optimizer), self.nap
+                if nap.asleep and key == nap.key:
+                    nap.ends.append(now)
+                    nap.asleep = now < nap.until_ns
+                    return
+                self._noted.append(("optimizer_end", now, key))
+                nap.asleep = now < nap.until_ns and key == nap.key
+                if nap.asleep:
+                    self._noted.append(NAP)
+            else:
+                self._noted.append(("optimizer_end", _now(), id(optimizer), self._take()))
+        elif not self._mine():
+            if not self._dead:
+                self._workers.stepped(optimizer)
+        elif not self._dead:
+            self.nap.asleep = False
+            self._boundary("optimizer_end", _now(), optimizer)
         elif self._unloading:
             with self._untraced:
                 self._take_out()
 
     # -- boundaries ----------------------------------------------------------
 
-    def boundary(self, kind: str, optimizer: Any = None) -> None:
-        """A boundary was reached; reads what the budget allows. Raises nothing of the agent's own."""
-        # As _Untraced does, without its functions.
-        callback = self._set_eval_frame(None) if "torch._dynamo" in sys.modules else _NOT_TRACED
+    def _boundary(self, kind: str, now: int, optimizer: Any = None) -> None:
+        """A boundary that may be read: counters and blocks, as the budget allows. Raises nothing of the agent's own."""
+        # As Untraced does, without its functions.
+        callback = self._set_eval_frame(None) if "torch._dynamo" in sys.modules else NOT_TRACED
         try:
-            key, inventory, phases = 0, self.inventory, self.phases
-            if optimizer is not None:
-                key = id(optimizer)
-                if kind == "optimizer_end":
-                    inventory.steps[key] = inventory.steps.get(key, 0) + 1
-                elif key not in inventory.references or inventory.references[key]() is not optimizer:
-                    inventory.meet(optimizer)
-            backward = self._settle() if self._ends else False
-            now = time.monotonic_ns()
-            finished = phases.boundary(kind, now, key)
-            if finished is None:
-                return
-            if not self.awake:
-                self._wake()
-            if phases.trains and not inventory.scanned:
-                inventory.discover(phases, now)
-            if self._sampling:
-                self._sample(kind, now, "backward" if backward else phases.ended, finished)
-            if finished and (self._sampling or now >= self.readings.due_ns):
-                self._plan()
+            if kind == "optimizer_start":
+                self.inventory.meet(optimizer)
+            key = id(optimizer) if optimizer is not None else 0
+            if self._settling.acquire(blocking=False):
+                try:
+                    self._read(kind, now, key)
+                finally:
+                    self._settling.release()
+            else:  # the agent's thread is just taking in notes: this one is for its next time
+                self._noted.append((kind, now, key, self._take()))
+                self.looks.missed()
         except Exception as error:  # no error of the agent's reaches the program
-            if not _own(error):
+            if not is_own(error):
                 raise
             self.fail(error)
         finally:
-            if callback is not _NOT_TRACED:
+            if callback is not NOT_TRACED:
                 self._set_eval_frame(callback)
 
-    def _settle(self) -> bool:
-        """Takes in the ends of backward passes since the last boundary, which were only noted when they came.
+    def _read(self, kind: str, now: int, key: int) -> None:
+        inventory, phases = self.inventory, self.phases
+        backward = self._settle()
+        if self.notes.at_start and not self._sampling:
+            # Evaluation is rare, and what it allocates comes at once: it is read from its beginning.
+            aside = kind == "evaluation_start" and phases.trains and now >= self._aside_ns
+            # A step that a backward pass ended is known to have ended only now.
+            self._plan(at_end=phases.begun_by == "backward_end", aside=aside)
+        if kind == "evaluation_start":
+            self._aside_ns = now + SPACING_NS
+        taken = None if self._exact is None else self._take_at(kind, "backward" if backward else phases.phase)
+        finished = self.notes.take_in(kind, now, key, taken)
+        if finished is None:
+            return
+        if self.recorder.recording is not None and not finished:
+            self.recorder.boundary(phases, now)
+        if not self.awake:
+            self._wake()
+        if phases.trains and not inventory.met:
+            inventory.discover(phases, now)
+        looks: dict[str, Look] = {}
+        ended = "backward" if backward else phases.ended
+        if self._sampling and kind == "step":
+            self.readings.end_step()
+        elif self._sampling:
+            looks = self._sample(phases.begun_by, now, ended, finished)
+        if self.census.asked:
+            self.census.at_boundary(kind if kind == "step" else phases.begun_by, phases, now, ended, looks)
+        if finished:
+            self._plan(at_end=True)
 
-        True where there were any: what happened since the last boundary happened in backward, for the most part.
-        """
-        ended = bool(self._ends)
-        while self._ends:
-            finished = self.phases.boundary("backward_end", self._ends.popleft())
-            if finished:
-                self.readings.end_step()
-                self._plan()
-        return ended
+    def _take(self) -> Optional[Taken]:
+        """The peaks since they were last taken, where that was asked for. Raises nothing of the agent's own."""
+        if self._exact is None:
+            return None
+        try:
+            return self._exact.take()
+        except Exception as error:
+            if not is_own(error):
+                raise
+            self.fail(error)
+            return None
 
-    def place(self) -> tuple[str, int]:
-        """The phase and since when, from the agent's thread: also where the end of backward is not taken in yet."""
+    def _take_at(self, kind: str, phase: str) -> Optional[Taken]:
+        """What is taken at a boundary, which ends `phase`, where a step may end with it or has ended just before."""
         phases = self.phases
-        ends = list(self._ends)
+        ends = (
+            kind == "step"
+            or self.notes.unclosed
+            or (kind == "optimizer_end" and not (phases.depth or phases.explicit))
+            or (kind == "forward_start" and not phases.trains)
+        )
+        taken = self._take() if ends else None
+        if taken and self._sampling:
+            self.readings.sample_taken(taken, phase)
+        return taken
+
+    def _settle(self) -> bool:
+        """Takes in what was only noted; on the training's thread, which may have ended a step that is read.
+
+        True where a backward pass has ended since the latest other boundary: what happened since happened in backward,
+        for the most part.
+        """
+        notes = self.notes
+        if not self._sampling:
+            notes.take_in_all()  # nothing is read or recorded at their ends
+        while notes.waiting:
+            note = notes.waiting[0]
+            finished = notes.take_in_oldest()
+            if finished is not None and self.recorder.recording is not None:
+                self.recorder.boundary(self.phases, note if type(note) is int else note[1], noted=True)
+            if finished and self._sampling:
+                self.readings.end_step()
+                self._plan(at_end=not notes.waiting)
+        return notes.in_backward
+
+    @property
+    def thread(self) -> Optional[int]:
+        """The thread that trains; the main one until another has."""
+        return self._thread or threading.main_thread().ident
+
+    def place(self, now: int) -> tuple[str, int]:
+        """The phase and since when, from the agent's thread, which first takes in what was noted on steps not read."""
+        phases, notes = self.phases, self._noted
+        if (notes or self.nap.asleep) and not self._sampling and self._settling.acquire(blocking=False):
+            try:
+                late = self.nap.asleep  # the step that was to end the nap lasts longer than those before it
+                if late:
+                    self.nap.rouse()
+                if not self._sampling:
+                    self.notes.take_in_all()
+                if late:
+                    phases.lose_sight()
+            finally:
+                self._settling.release()
+        if now >= self.readings.due_ns or self.recorder.wanted or self.census.urgent(now):
+            self._attend()  # the next step's end decides
+        # On a step that is read only ends of backward are noted: its thread takes them in at its next boundary.
+        ends = [note for note in list(notes) if type(note) is int]
         if ends and phases.phase == "backward" and len(ends) >= phases.depth:
-            return "between", ends[-1]
+            return phases.after_backward, ends[-1]
         return phases.phase, phases.since_ns
+
+    def rest(self, period_ns: int) -> None:
+        """After a tick, from the agent's thread: whether the next period may begin with a nap."""
+        if self._quiet and self._exact is None:
+            self.nap.allow(self.phases, self.notes, period_ns)
+        elif self.nap.asleep:
+            self.nap.rouse()
+
+    def _attend(self) -> None:
+        self._quiet = 0
+        self.nap.rouse()
 
     def fail(self, error: Exception) -> None:
         """Goes quiet after an error of the agent's own."""
-        self._dead = self._unloading = True
+        self.unload()
         self.error = f"{type(error).__name__}: {error}"
         self._wake()
 
     def step(self) -> None:
         """The program says that a step has ended."""
-        self.phases.explicit_step(time.monotonic_ns())
-        self.readings.end_step()
-        self._plan()
+        if self._quiet == _ident():
+            self._noted.append(("step", _now(), 0, self._take()))
+        elif not self._dead:
+            self._boundary("step", _now())
 
-    def _plan(self) -> None:
-        """Decides, at a step's end, how closely the next one is looked at."""
+    def record(self) -> None:
+        """A viewer wants the next step to be recorded; from the agent's thread."""
+        self.recorder.ask(self.phases)
+        self._attend()
+
+    def _plan(self, *, at_end: bool, aside: bool = False) -> None:
+        """Decides how closely the next step is looked at; `at_end` where the last one has ended just now.
+
+        It is read in any case where it begins with an evaluation that is to be (`aside`).
+        """
+        recorder = self.recorder
+        if recorder.recording is not None:
+            recorder.finish(self.phases)
         now = time.monotonic_ns()
-        self._sampling = self.readings.due(now)
-        if self._sampling:
-            self.looks.plan(self.phases, now)
-        else:
+        guest = self.census.budget if self.census.urgent(now) else None
+        was_sampling, self._sampling = self._sampling, self.readings.due(now) or guest is not None or aside
+        if at_end and recorder.due(self.phases) and recorder.start(self.phases):
+            # Every boundary is read at once. The blocks are in the history: looking at them would leave entries there.
+            self._sampling, self._quiet = True, 0
             self.looks.pause()
+        elif self._sampling:
+            self._quiet = 0
+            self.looks.plan(self.phases, now, guest)
+        if self._sampling:
+            if not was_sampling:
+                self.readings.catch_up(self.phases, at_end=at_end)
+            return
+        if was_sampling:
+            self.looks.pause()
+        self._quiet = self._thread or 0 if self.awake else 0
+        if self.readings.taken and self.notes.ended_by not in ("optimizer_end", "step"):
+            self._quiet = 0  # the end of a backward pass is noted without Python: the next boundary takes its peak
+        if self._dead or recorder.waits(self.phases):  # by now: unloading goes before being quiet
+            self._quiet = 0
 
-    def _sample(self, kind: str, now: int, ended: str, finished: bool) -> None:
+    def _sample(self, kind: str, now: int, ended: str, finished: bool) -> dict[str, Look]:
         phases = self.phases
-        self.readings.refresh(now)
+        self.readings.refresh(now, at_once=not self.readings.settled)
         working = ended not in ("startup", "between")
         readings = self.readings.at_boundary(ended, working=working, finished=finished)
         # Backward leaves gradients, and little else that outlives it: what is new at the next forward is its input.
-        born_in = "between" if kind == "forward_start" and ended == "backward" else ended
+        born_in = "between" if kind in ("forward_start", "evaluation_start") and ended == "backward" else ended
         looks = self.looks.at_boundary(kind, phases, now, born_in, finished=finished)
         if looks and finished:
+            if self.inventory.lacks(looks.values()):
+                self.inventory.search(phases, now)
             self.inventory.describe(phases, now)
         self.samples.append(
             Sample(
@@ -243,84 +432,38 @@ class Observer:
                 looks=looks,
             )
         )
+        return looks
 
-    def _mine(self) -> bool:
-        current = _thread.get_ident()
+    def _mine(self, *, steps: bool = False) -> bool:
+        current = _ident()
+        if current in self._workers:
+            return False
         if current != self._thread:
-            # The first thread that trains is the one that is followed, as long as it lives.
+            # The first thread that trains is the one that is followed, as long as it lives, unless it optimizes
+            # nothing and another one does.
             if self._thread is not None and any(t.ident == self._thread for t in threading.enumerate()):
-                return False
+                if not steps or self.phases.optimizes or is_foreign(current):
+                    return False
+                self._quiet = 0
+                self.phases.follow_another()
             self._thread = current
         return True
 
 
-class _Untraced:
-    """What the agent does on the program's thread: no compiler traces it, and no error of it reaches the program.
-
-    An exception that a signal handler of the program raises while the agent runs is the program's and goes on its way.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._frames: list[Any] = []
-        dynamo = getattr(observer.torch._C, "_dynamo", None)
-        self.evaluation: Any = getattr(dynamo, "eval_frame", None)
-        skip = getattr(self.evaluation, "skip_code", None)
-        if skip is not None:
-            for function in (
-                WatchedHooks.__bool__,
-                Observer._forward,
-                Observer.optimizer_started,
-                Observer.optimizer_ended,
-                Observer.parameter,
-                Observer.child,
-                Observer._mine,
-                Observer.backward_started,
-                Observer.boundary,
-                _Untraced.__enter__,
-                _Untraced.__exit__,
-            ):
-                skip(function.__code__)
-
-    def __enter__(self) -> None:
-        # torch.compile looks at every Python frame that runs while its callback is set.
-        traces = "torch._dynamo" in sys.modules and self.evaluation is not None
-        self._frames.append(self.evaluation.set_eval_frame(None) if traces else _NOT_TRACED)
-
-    def __exit__(self, kind: Any, error: Optional[BaseException], _trace: Any) -> bool:
-        callback = self._frames.pop()
-        if callback is not _NOT_TRACED:
-            self.evaluation.set_eval_frame(callback)
-        if error is None or not isinstance(error, Exception) or not _own(error):
-            return False
-        self._observer.fail(error)
-        return True
+def _gone() -> None:
+    return None
 
 
-_NOT_TRACED = object()
-
-
-def _no_eval_frame(_callback: Any) -> Any:
-    return _NOT_TRACED
-
-
-def _tracing_test(torch: Any) -> Any:
-    """What torch.compile takes for True while it traces: there is nothing to note, and noting would become part of
-    the graph. The shorter of two where there are two.
-    """
-    version = tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
-    if version >= (2, 4):
-        return torch.compiler.is_dynamo_compiling
-    return torch.compiler.is_compiling if version >= (2, 3) else torch._utils.is_compiling
-
-
-def _own(error: BaseException) -> bool:
-    """Whether an error arose in the agent, and not in a signal handler that ran while the agent did."""
-    trace, last = error.__traceback__, None
-    while trace is not None:
-        last, trace = trace, trace.tb_next
-    if last is None:
-        return True
-    file = last.tb_frame.f_code.co_filename
-    # Errors of torch's own functions that the agent called are the agent's fault.
-    return file.startswith(_HERE) or f"{os.sep}torch{os.sep}" in file
+#: What torch calls on the program's thread, and what that calls before anything of it is kept from being traced.
+_RUN_BY_TORCH = (
+    WatchedHooks.__bool__,
+    Observer._forward,
+    Observer.optimizer_started,
+    Observer.optimizer_ended,
+    Observer.parameter,
+    Observer.child,
+    Observer._mine,
+    Observer.backward_started,
+    Observer._boundary,
+    Observer._take,
+)

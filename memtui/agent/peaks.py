@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Optional
 
 
@@ -56,3 +57,71 @@ class StepPeaks:
         """The step is over: what it had becomes the last one's; the next begins with what is allocated now."""
         self.last_bytes, self.last_exact, self.last_phase = self.current_bytes, self.exact, self.phase
         self._start, self._seen, self._spoiled, self.phase = self._counter, allocated_bytes, False, None
+
+
+#: (bytes, step, phase).
+HighestStep = tuple[Optional[int], Optional[int], Optional[str]]
+NO_STEP: HighestStep = (None, None, None)
+
+
+class TakenPeaks:
+    """One device's peak in each step, where the counter is taken and reset at every step's end: all of them exact.
+
+    `whole` says that the counter holds nothing older than the first step that is seen to end.
+    """
+
+    def __init__(self, *, whole: bool) -> None:
+        self.last_bytes: Optional[int] = None
+        self.last_exact = False
+        self.last_phase: Optional[str] = None
+        self.phase: Optional[str] = None
+        #: (bytes, step, phase) of steps that have ended and were not told yet; the agent's thread takes them out.
+        self.closed: deque[tuple[int, int, Optional[str]]] = deque(maxlen=1 << 12)
+        self.steps = 0  # that have been closed
+        self.exact = whole
+        self._counter = -1  # the highest that was read in the step under way
+        self._carried: Optional[int] = None  # the highest that was taken in it
+
+    def sample(
+        self, allocated_bytes: int, counter_bytes: Optional[int], phase: Optional[str], *, working: bool
+    ) -> None:
+        """Notes counters; `counter_bytes` is the peak since the last reset, `phase` as for StepPeaks."""
+        seen = counter_bytes if self.exact and counter_bytes is not None else allocated_bytes
+        if seen > self.current_bytes:
+            self._counter, self.phase = seen, phase
+
+    @property
+    def current_bytes(self) -> int:
+        """The step's peak so far."""
+        return max(self._counter, self._carried or 0)
+
+    def carry(self, taken_bytes: int) -> None:
+        """This was reached since the counter was last taken; the step may not be over."""
+        if not self.exact:
+            taken_bytes = 0  # it may be older than the step
+        elif taken_bytes > self.current_bytes:
+            self.phase = None
+        self._carried = max(taken_bytes, self._carried or 0)
+
+    def close(self, step: int) -> None:
+        """Step number `step` is over, and what it reached has been taken."""
+        if self._carried is None:
+            return
+        self.last_bytes, self.last_exact, self.last_phase = self.current_bytes, self.exact, self.phase
+        if self.exact:
+            self.closed.append((self.current_bytes, step, self.phase))
+        self.exact, self.phase, self._counter, self._carried = True, None, -1, None
+        self.steps += 1
+
+    def end_step(self, allocated_bytes: int) -> None:
+        """A step that is read has been closed: what is allocated now was reached in none of the next one's phases."""
+        self.phase = None
+
+    def highest(self) -> HighestStep:
+        """(bytes, step, phase) of the highest step that has ended since this was asked last; Nones where none has."""
+        highest = NO_STEP
+        while self.closed:
+            ended = self.closed.popleft()
+            if highest[0] is None or ended[0] > highest[0]:
+                highest = ended
+        return highest

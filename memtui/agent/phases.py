@@ -6,8 +6,9 @@ from collections import deque
 from typing import Optional
 
 #: The phase that begins at each boundary. A forward ends where the next boundary is: nothing is hooked at its end.
-_BEGINS = {
+BEGINS = {
     "forward_start": "forward",
+    "evaluation_start": "evaluation",
     "backward_start": "backward",
     "backward_end": "between",
     "optimizer_start": "optimizer",
@@ -24,6 +25,9 @@ class Phases:
     A step ends with the optimizer's; with the last one of a cycle where several alternate; with the backward pass
     where optimizers step inside it or there is none; with the next root forward where nothing is ever optimised;
     and only where the program says so once it has (`explicit_step`).
+
+    In a program that trains, a root's forward without gradients is evaluation, and no part of the step's count. Only
+    where backward runs it again, with gradients (reentrant activation checkpointing of a root), it is a forward.
     """
 
     def __init__(self, now_ns: int) -> None:
@@ -36,6 +40,7 @@ class Phases:
         self.begun_by = ""  # the latest boundary
         self.depth = 0  # of backward passes within backward passes
         self._stepped_inside = False
+        self._evaluating = False  # an optimizer's step has begun, which may evaluate the model (a closure)
         self._recent: deque[int] = deque(maxlen=_CYCLE_WINDOW)
         self._stepped: set[int] = set()
         self._only: Optional[int] = None  # the one optimizer of the whole window
@@ -43,39 +48,59 @@ class Phases:
         self.trains = False  # whether a backward pass was ever seen
         self._optimizes = False
         self._forward_seen = False
+        #: Since the latest backward pass: whether a root's forward had gradients, None where there was none at all.
+        self._graph: Optional[bool] = None
+        self._unseen = False  # the backward pass under way goes through forwards that ran without gradients
+        self._recomputes = False  # such forwards are the training's own, run again inside backward
         self._backwards = 0
+        self._rules = {kind: getattr(self, f"_{kind}") for kind in BEGINS}
 
     def boundary(self, kind: str, now_ns: int, optimizer: int = 0) -> Optional[bool]:
         """Notes a boundary; True where a step has just ended, None where it is inside another pass and no boundary.
 
         `optimizer` tells optimizers apart.
         """
+        if kind == "forward_start":
+            self._graph = self._graph if self.depth else True
+        elif kind == "evaluation_start":
+            self._graph = self._graph if self.depth else bool(self._graph)
+            if self._recomputes or not self.trains:
+                kind = "forward_start"
         ended = self.phase
-        finished: Optional[bool] = getattr(self, f"_{kind}")(now_ns, optimizer)
+        finished: Optional[bool] = self._rules[kind](now_ns, optimizer)
         if finished is None:
             return None
         self.ended, self.begun_by = ended, kind
-        self.phase, self.since_ns = _BEGINS[kind], now_ns
+        self.phase, self.since_ns = self.after_backward if kind == "backward_end" else BEGINS[kind], now_ns
         finished = finished and not self._explicit
         if finished:
             self._finish(now_ns)
         return finished
 
     def _forward_start(self, now_ns: int, _optimizer: int) -> Optional[bool]:
-        # Recomputation inside backward; the next root of several, or torch asking twice.
-        if self.depth or (self.phase == "forward" and self.trains):
+        if self.depth:  # recomputation inside backward
+            self._recomputes = self._recomputes or self._unseen
+            return None
+        if self.phase == "forward" and self.trains:  # the next root of several, or torch asking twice
             return None
         again, self._forward_seen = self._forward_seen, True
         if self.step_since_ns is None:
             self.step_since_ns = now_ns
         return again and not self.trains
 
+    def _evaluation_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
+        # Whatever step is under way goes on after it.
+        return None if self.depth or self.phase == "evaluation" else False
+
     def _backward_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
         if not self.trains:
             # What was counted before were forwards of a program that did not seem to train.
             self.trains, self.step = True, 0
         self.depth += 1
-        return None if self.depth > 1 else False
+        if self.depth > 1:
+            return None
+        self._unseen, self._graph = self._graph is False, None
+        return False
 
     def _backward_end(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
         self.depth = max(0, self.depth - 1)
@@ -89,7 +114,13 @@ class Phases:
         self._backwards += 1
         return inside or self._backwards > _BACKWARDS_WITHOUT_OPTIMIZER
 
+    @property
+    def after_backward(self) -> str:
+        """The phase that begins where the backward pass ends that is under way, or was last."""
+        return "optimizer" if self._evaluating else "between"
+
     def _optimizer_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
+        self._evaluating = self._evaluating or not self.depth
         return None if self.depth else False
 
     def _optimizer_end(self, _now_ns: int, optimizer: int) -> Optional[bool]:
@@ -97,6 +128,7 @@ class Phases:
         if self.depth:
             self._stepped_inside = True
             return None
+        self._evaluating = False
         self._recent.append(optimizer)
         self._stepped.add(optimizer)
         alone = len(self._recent) == _CYCLE_WINDOW and len(set(self._recent)) == 1
@@ -105,6 +137,46 @@ class Phases:
             return False
         self._stepped.clear()
         return True
+
+    def regular(self) -> tuple[object, ...]:
+        """All that decides what the next boundary means; where it is the same after a step, the step was regular."""
+        recent, stepped = tuple(self._recent), frozenset(self._stepped)
+        flags = (
+            *(self._explicit, self.trains, self._optimizes, self._forward_seen, self._stepped_inside),
+            *(self._graph, self._unseen, self._recomputes, self._evaluating),
+        )
+        return self.phase, self.ended, self.begun_by, self.depth, recent, stepped, flags, self._backwards
+
+    def repeat(self, count: int, last_but_one_ns: Optional[int], last_ns: int) -> None:
+        """`count` more steps like the last regular one have ended, the last two at these instants."""
+        self.step += count - 1
+        self.step_since_ns = last_but_one_ns
+        self._finish(last_ns)
+        self.since_ns = last_ns
+
+    def lose_sight(self) -> None:
+        """Boundaries may have gone unseen since the latest one: the phase is unknown until the next."""
+        self.phase = ""
+
+    @property
+    def optimizes(self) -> bool:
+        """Whether an optimizer was ever seen to step."""
+        return self._optimizes
+
+    def follow_another(self) -> None:
+        """What comes next is of another thread than before."""
+        self.depth = 0
+        self.lose_sight()
+
+    @property
+    def only(self) -> Optional[int]:
+        """The optimizer that has made the latest steps; None where there were several."""
+        return self._only
+
+    @property
+    def explicit(self) -> bool:
+        """Whether steps end where the program says so, and nowhere else."""
+        return self._explicit
 
     def explicit_step(self, now_ns: int) -> None:
         """The program says that a step has ended; from now on only that counts."""

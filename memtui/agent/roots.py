@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .naps import Nap
+
 _Noted = Callable[[], None]
 
 
@@ -19,10 +21,14 @@ class WatchedHooks(collections.OrderedDict):  # type: ignore[type-arg]
     """A module's forward pre-hooks that tell when the module is called."""
 
     noted: _Noted | None = None
+    nap = Nap()
+    #: Of a forward with gradients nobody wants to know during a nap.
+    with_gradients: Callable[[], bool] = bool
 
     def __bool__(self) -> bool:
-        noted = WatchedHooks.noted
-        if noted is not None:
+        watched = WatchedHooks
+        noted = watched.noted
+        if noted is not None and not (watched.nap.asleep and watched.with_gradients()):
             noted()
         return len(self) > 0
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import pathlib
 import selectors
 import socket
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
@@ -18,16 +21,30 @@ from ..wire.frames import PROTOCOL, Refusal, Request
 #: Frames that wait for a slow viewer (50 s at 10 Hz); older ones are lost and counted.
 _QUEUE_FRAMES = 500
 _CHECK_NS = 1_000_000_000
+_WAKING_SECONDS = 0.5
 _LOST = b'"lost_frames":0'
+
+
+# Python's own `send` lets go of the interpreter's lock, which the training takes at once; to get it back the agent
+# then interrupts it once more. Two switches of threads cost more than the few µs that a call without waiting takes.
+_send = ctypes.PyDLL(None, use_errno=True).send
+_send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+_send.restype = ctypes.c_ssize_t
+_AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
+
+
+#: Further users that may connect, as this process sees them: root of the machine is another one in a container.
+more_peers: set[int] = set()
 
 
 class _Viewer:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
+        self.events = selectors.EVENT_READ  # that are waited for
         self.splitter = codec.Splitter()
         self.greeted = False
         self.lost_frames = 0
-        self._head = memoryview(b"")  # partly sent
+        self._head = b""  # partly sent
         self._past: deque[bytes] = deque()  # hello, history, events: never dropped, bounded by what the agent keeps
         self._frames: deque[bytes] = deque()
 
@@ -57,11 +74,13 @@ class _Viewer:
                 batch = bytearray()
                 while queue and len(batch) < 65_536:
                     batch += queue.popleft()
-                self._head = memoryview(bytes(batch))
-            try:
-                sent = self.connection.send(self._head)
-            except BlockingIOError:
-                return True
+                self._head = bytes(batch)
+            sent = _send(self.connection.fileno(), self._head, len(self._head), _AT_ONCE)
+            if sent < 0:
+                number = ctypes.get_errno()
+                if number in (errno.EAGAIN, errno.EINTR):
+                    return True
+                raise OSError(number, os.strerror(number))
             self._head = self._head[sent:]
 
 
@@ -76,6 +95,7 @@ class Server:
         # poll and not epoll: a forked child would take sockets out of its parent's epoll set.
         self._selector = selectors.PollSelector()
         self._wake_out, self._wake_in = os.pipe()
+        self._waking, self._closed = threading.Lock(), False
         for end in (self._wake_out, self._wake_in):
             os.set_blocking(end, False)
         self._selector.register(self._wake_out, selectors.EVENT_READ, None)
@@ -85,6 +105,11 @@ class Server:
         self._checked_ns = 0
         self._viewers: dict[socket.socket, _Viewer] = {}
         self.trouble = ""  # why there is no socket
+
+    @property
+    def path(self) -> Optional[pathlib.Path]:
+        """Where it listens; None where it does not (yet)."""
+        return self._path if self._listener is not None else None
 
     @property
     def viewers(self) -> int:
@@ -98,8 +123,16 @@ class Server:
 
     def wake(self) -> None:
         """Ends the wait in `poll`, from any thread."""
-        with contextlib.suppress(OSError):
-            os.write(self._wake_in, b"x")
+        if not self._waking.acquire(blocking=False):
+            return  # somebody is doing it, or it is being closed
+        try:
+            # Once it is closed, another file of the program's may have the number.
+            if not self._closed:
+                os.write(self._wake_in, b"x")
+        except OSError:
+            return
+        finally:
+            self._waking.release()
 
     def check(self, now_ns: int) -> None:
         """Makes the socket if it is not there (any more): session managers and cleaners remove such files."""
@@ -159,7 +192,7 @@ class Server:
         except OSError:
             return
         connection.setblocking(False)
-        if _peer_uid(connection) not in (os.geteuid(), 0):
+        if _peer_uid(connection) not in (os.geteuid(), 0, *more_peers):
             connection.close()
             return
         viewer = _Viewer(connection)
@@ -194,23 +227,27 @@ class Server:
             self._requested(request.name)
 
     def broadcast(self, message: bytes, *, frame: bool) -> None:
-        """Queues a message for every viewer and sends what goes out without waiting."""
+        """Queues a message for every viewer; `flush` sends."""
+        for viewer in self._viewers.values():
+            if viewer.greeted:
+                if frame:
+                    viewer.put_frame(message)
+                else:
+                    viewer.put(message)
+
+    def flush(self) -> None:
+        """Sends what is queued and goes out without waiting."""
         for viewer in list(self._viewers.values()):
-            if not viewer.greeted:
-                continue
-            if frame:
-                viewer.put_frame(message)
-            else:
-                viewer.put(message)
             try:
                 self._flush(viewer)
             except OSError:
                 self._drop(viewer)
 
     def _flush(self, viewer: _Viewer) -> None:
-        waiting = viewer.flush()
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0)
-        self._selector.modify(viewer.connection, wanted, viewer)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if viewer.flush() else 0)
+        if wanted != viewer.events:
+            viewer.events = wanted
+            self._selector.modify(viewer.connection, wanted, viewer)
 
     def _drop(self, viewer: _Viewer) -> None:
         if self._viewers.pop(viewer.connection, None) is not None:
@@ -225,15 +262,22 @@ class Server:
 
     def close(self, *, unlink: bool = True) -> None:
         """Closes everything; a forked child closes its copies without removing its parent's file."""
-        for viewer in list(self._viewers.values()):
-            self._drop(viewer)
+        if self._closed:
+            return
         if unlink and self._path is not None and self._listener is not None:
             with contextlib.suppress(OSError):
                 info = os.stat(self._path)
                 if (info.st_dev, info.st_ino) == self._identity:
                     os.unlink(self._path)
+        # Whoever sees the connection end finds nobody listening any more.
         self._close_listener()
+        for viewer in list(self._viewers.values()):
+            self._drop(viewer)
         self._selector.close()
+        # Should the exception of a signal handler have left it locked, nobody can be writing any more.
+        self._waking.acquire(timeout=_WAKING_SECONDS)
+        self._closed = True
+        self._waking.release()
         for end in (self._wake_out, self._wake_in):
             with contextlib.suppress(OSError):
                 os.close(end)

@@ -1,0 +1,50 @@
+"""What a frame says of each device: its counters, and what was found by looking at its blocks."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ..wire.frames import DeviceFrame, made
+from .looks import Look
+from .peaks import NO_STEP, HighestStep
+from .readings import Reading
+
+
+class Framing:
+    """Makes the parts of frames. Fields that hold nothing are left out, as `codec.encode_frame` wants it."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Look] = {}
+
+    def take_in(self, looks: dict[str, Look]) -> None:
+        """These are the newest."""
+        self._latest.update(looks)
+
+    def device(
+        self, reading: Reading, look: Optional[Look], now_ns: int, highest: HighestStep = NO_STEP
+    ) -> DeviceFrame:
+        """A reading of `now_ns`; its categories are those of `look`, else of the newest."""
+        newest = self._latest.get(reading.device)
+        look = look or newest
+        figures: dict[str, Any] = {"device": reading.device, **reading.figures}
+        if reading.step_peak_bytes is not None:
+            figures["step_peak_bytes"] = reading.step_peak_bytes
+            figures["step_peak_exact"] = reading.step_peak_exact
+        if reading.last_step_peak_bytes is not None:
+            figures["last_step_peak_bytes"] = reading.last_step_peak_bytes
+            figures["last_step_peak_exact"] = reading.last_step_peak_exact
+            figures["last_step_peak_phase"] = reading.last_step_peak_phase
+        if highest is not NO_STEP:
+            (
+                figures["highest_step_peak_bytes"],
+                figures["highest_step_peak_step"],
+                figures["highest_step_peak_phase"],
+            ) = highest
+        if newest is not None and newest.blocks is not None:
+            blocks = figures["blocks"] = newest.blocks.summary(max(0, now_ns - newest.time_ns))
+            if figures.get("inactive_split_bytes") == 0:
+                # Expandable segments report none: what their blocks say is right.
+                figures["inactive_split_bytes"] = blocks.inactive_split_bytes
+        if look is not None and look.possible(figures.get("allocated_bytes")):
+            figures["classification"] = look.classification(now_ns)
+        return made(DeviceFrame, figures)

@@ -1,0 +1,76 @@
+"""What other threads are doing just now: when hooks can be changed, and gradients be read, from outside.
+
+Python refuses to go on with a loop over a dictionary that has changed: in the program, as its error. And whoever reads
+a gradient that a backward pass is writing crashes the process.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+#: Functions that loop over hooks while other Python code runs, by the end of their file's name.
+_LOOPS = {
+    "torch/optim/optimizer.py": {"wrapper", "profile_hook_step"},
+    "torch/nn/modules/module.py": {"register_parameter", "add_module", "register_module", "__setattr__"},
+}
+#: Functions that are on the stack while a backward pass runs, without Python's lock.
+_PASSES = {
+    "torch/autograd/graph.py": {"_engine_run_backward"},
+    "torch/autograd/__init__.py": {"backward", "grad"},
+}
+_QUIET = {**_LOOPS, **_PASSES}
+_PAUSE_SECONDS = 0.0005
+_DEPTH = 1000
+
+
+def at_quiet_moment(action: Callable[[], Any], seconds: float) -> bool:
+    """Calls `action` while no thread loops over hooks or runs a backward pass.
+
+    False where there was no such moment, and it was not called.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        # Who has just been given Python's lock keeps it for longer than what follows takes.
+        time.sleep(_PAUSE_SECONDS)
+        if not _anywhere(_QUIET):
+            action()
+            return True
+        if time.monotonic() > end:
+            return False
+
+
+def others_in_backward() -> bool:
+    """Whether another thread runs a backward pass."""
+    return _anywhere(_PASSES, _thread.get_ident())
+
+
+def _anywhere(functions: dict[str, set[str]], but: Optional[int] = None) -> bool:
+    """Whether one of the functions is on the stack of any thread `but` one."""
+    if not getattr(sys, "_is_gil_enabled", _always)():
+        return False  # frames of other threads may not be looked at
+    frames = sys._current_frames()
+    try:
+        return any(_on_stack(frame, functions) for ident, frame in frames.items() if ident != but)
+    finally:
+        # As long as a frame is held, the locals of its function live on after it has returned.
+        frames.clear()
+
+
+def _on_stack(frame: Any, functions: dict[str, set[str]]) -> bool:
+    for _ in range(_DEPTH):
+        if frame is None:
+            return False
+        code = frame.f_code
+        for file, names in functions.items():
+            if code.co_name in names and code.co_filename.endswith(file):
+                return True
+        frame = frame.f_back
+    return True
+
+
+def _always() -> bool:
+    return True

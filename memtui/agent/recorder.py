@@ -1,0 +1,277 @@
+"""Records one whole training step with torch's own memory history, on the training's thread."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import Any, Optional
+
+from ..wire.frames import Event
+from .blocks import BlockReader
+from .calls import Calls, compiles
+from .errors import is_own
+from .inventory import Inventory
+from .looks import Looks
+from .names import Names, Owners
+from .phases import Phases
+from .readings import Readings
+from .recording import Boundary, Count, Recording
+
+#: Entries of the history that are kept: three for each block that is made and freed.
+MAX_ENTRIES = 100_000
+#: A program that memtui itself has started is recorded once unasked, after so many steps and where a step allocates no
+#: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
+AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
+#: A step that takes this much longer than the last one is not waited for.
+_PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
+#: What torch's functions raise where they are not as they are known.
+_TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
+#: What switches a history on and off.
+_SWITCHES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+
+
+class Recorder:
+    """Records a step where one is wanted. `done` has what was recorded, for the agent's thread to collect."""
+
+    def __init__(
+        self, torch: Any, inventory: Inventory, readings: Readings, looks: Looks, events: deque[Event]
+    ) -> None:
+        self._torch, self._inventory, self._readings, self._looks = torch, inventory, readings, looks
+        self._events = events
+        self.wanted = False
+        self.done: deque[Recording] = deque(maxlen=2)
+        self.recording: Optional[Recording] = None
+        self._reader = BlockReader(torch)
+        self._calls: Optional[Calls] = None
+        self._watches: list[tuple[str, Any, Any]] = []  # name, torch's function, what stands in its place
+        self._on = False
+        self._spoiled = ""  # why what is being recorded will not do
+        self._latest_ns = 0
+        self._automatic = os.environ.get("MEMTUI_DIRECT") == str(os.getpid())
+        self._counted: Optional[tuple[int, int]] = None  # step, allocations until then
+
+    # -- when ------------------------------------------------------------------------
+
+    def ask(self, phases: Phases) -> None:
+        """The next step is wanted; from the agent's thread."""
+        if not self._devices():
+            self._refuse(phases, "no CUDA device is in use: only torch's CUDA allocator keeps a history")
+        elif self.recording is None:
+            self.wanted = True
+
+    def waits(self, phases: Phases) -> bool:
+        """Whether one of the next steps is to be recorded, so that each step's end has to be seen when it comes."""
+        return self.wanted or (self._automatic and phases.trains and bool(self._devices()))
+
+    def due(self, phases: Phases) -> bool:
+        """Whether the step that begins now is to be recorded; on the training's thread."""
+        if self.wanted or not self.waits(phases):
+            return self.wanted
+        step, allocations = phases.step, sum(self._allocations(index) for index in self._devices())
+        before, self._counted = self._counted, (step, allocations)
+        if before is None or step < AUTOMATIC_STEPS or step <= before[0]:
+            return False
+        self._automatic = False
+        return (allocations - before[1]) <= AUTOMATIC_ALLOCATIONS * (step - before[0]) and not self._obstacle()
+
+    def _devices(self) -> tuple[int, ...]:
+        names = (counters.device for counters in self._readings.devices)
+        return tuple(int(name[5:]) for name in names if name.startswith("cuda:"))
+
+    def _allocations(self, index: int) -> int:
+        return int(self._torch._C._cuda_memoryStats(index)["allocation"]["all"]["allocated"])
+
+    def _obstacle(self) -> str:
+        """Why the program cannot be recorded now, or nothing."""
+        if not self._torch.cuda.is_initialized() or not self._devices():
+            return "no CUDA device is in use: only torch's CUDA allocator keeps a history"
+        if not all(counters.native for counters in self._readings.devices if counters.device.startswith("cuda:")):
+            return "cudaMallocAsync keeps no history"
+        if not hasattr(self._torch._C, "_cuda_isHistoryEnabled"):
+            return "this torch does not tell whether the program records a memory history of its own"
+        if self._reader.recording():
+            return "the program records a memory history of its own, which is left alone"
+        return ""
+
+    # -- on the training's thread ---------------------------------------------------------
+
+    def start(self, phases: Phases) -> bool:
+        """A step has ended and the next one is recorded; False, and an event with the reason, where it cannot be."""
+        self.wanted = self._automatic = False
+        begun = time.perf_counter_ns()
+        try:
+            reason = self._obstacle() or self._begin(phases)
+        except BaseException as error:
+            if not isinstance(error, _TROUBLE) or not is_own(error):
+                self.abandon()
+                raise
+            reason = f"{type(error).__name__}: {error}"
+        if reason or self.recording is None:
+            self.abandon()
+            self._refuse(phases, reason)
+            return False
+        self.recording.cost_ns += time.perf_counter_ns() - begun
+        return True
+
+    def _begin(self, phases: Phases) -> str:
+        torch = self._torch
+        self._spoiled = ""
+        devices, notices = self._devices(), []
+        if compiles():
+            notices.append("modules are not told apart where torch.compile is used")
+        else:
+            self._calls = Calls(self._inventory.roots.modules())
+        walked = self._owners()
+        wall_offset_ns = _wall_offset_ns()
+        self._on = True
+        torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=MAX_ENTRIES)
+        before = self._reader.snapshot()
+        if before is None:
+            return "this torch's snapshots cannot be read"
+        now = time.monotonic_ns()
+        for name in _SWITCHES:
+            original = getattr(torch._C, name, None)
+            if original is not None:
+                watched = _Watched(original, self._taken)
+                setattr(torch._C, name, watched)
+                self._watches.append((name, original, watched))
+        last_ns = phases.last_step_ns or 0
+        self._latest_ns = now + max(_LEAST_PATIENCE_NS, _PATIENCE * last_ns)
+        self.recording = Recording(
+            step=phases.step,
+            wall_offset_ns=wall_offset_ns,
+            max_entries=MAX_ENTRIES,
+            devices=devices,
+            boundaries=[Boundary(now, phases.phase, self._counts(devices), walked)],
+            before=before,
+            workspaces=self._looks.workspaces(),
+            buckets=frozenset(self._looks.buckets()),
+            known={index: self._looks.known(f"cuda:{index}") for index in devices},
+            notices=notices,
+        )
+        if self._calls is not None:
+            self.recording.submodules = self._calls.submodules
+        return ""
+
+    def boundary(self, phases: Phases, at_ns: int, *, noted: bool = False) -> None:
+        """A boundary of the recorded step; `noted` where it is already past, so that only its time is known."""
+        recording = self.recording
+        if recording is None:
+            return
+        if at_ns > self._latest_ns:
+            self._spoiled = self._spoiled or "the step did not end in many times the last one's time"
+        if self._spoiled:
+            self.abandon()
+            self._refuse(phases, self._spoiled)
+            return
+        begun = time.perf_counter_ns()
+        boundary = Boundary(at_ns, phases.phase)
+        recording.boundaries.append(boundary)
+        if not noted:
+            boundary.counts = self._counts(recording.devices)
+            boundary.owners = self._owners()
+        recording.cost_ns += time.perf_counter_ns() - begun
+
+    def finish(self, phases: Phases) -> None:
+        """The recorded step has ended: the history is read, once, and switched off."""
+        recording = self.recording
+        if recording is None:
+            return
+        begun, now = time.perf_counter_ns(), time.monotonic_ns()
+        try:
+            recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices), self._owners()))
+            if not self._spoiled:
+                recording.after = self._torch.cuda.memory._snapshot()
+        except _TROUBLE as error:
+            if not is_own(error):
+                raise
+            self._spoiled = f"{type(error).__name__}: {error}"
+        finally:
+            self.abandon()
+        if self._spoiled:
+            self._refuse(phases, self._spoiled)
+            return
+        recording.cost_ns += time.perf_counter_ns() - begun
+        self.done.append(recording)
+
+    def abandon(self) -> None:
+        """Nothing is recorded any more, and everything is as it was."""
+        self._switch_off()
+        if self._calls is not None:
+            self._calls.take_out()
+        self._calls = self.recording = None
+
+    def spoil(self, reason: str) -> None:
+        """The history is switched off at once, from any thread; the training's next boundary does the rest."""
+        if self._on:
+            self._spoiled = reason
+            self._switch_off()
+
+    def forget(self) -> None:
+        """In a forked child: its allocator cannot be used, and is not asked for anything."""
+        self._on = False
+        self.abandon()
+
+    def _unwatch(self) -> None:
+        for name, original, watched in self._watches:
+            if getattr(self._torch._C, name, None) is watched:
+                setattr(self._torch._C, name, original)
+        self._watches.clear()
+
+    def _switch_off(self) -> None:
+        self._unwatch()
+        if self._on:
+            self._on = False
+            self._torch.cuda.memory._record_memory_history(None)
+
+    def _taken(self) -> None:
+        """The program switches a history on or off: ours goes, as if it had never been, and the program has its way."""
+        try:
+            self.spoil("the program began to record a memory history of its own")
+        except Exception as error:  # noqa: BLE001 - the program's call is just under way
+            self._spoiled = f"{type(error).__name__}: {error}"
+
+    def _owners(self) -> Owners:
+        with self._torch._C.DisableTorchFunctionSubclass():
+            names = Names(self._torch, gradients=self._inventory.may_read_gradients())
+            names.roots(self._inventory.roots.modules())
+            names.optimizers(self._inventory.optimizers())
+            if self._inventory.tags:
+                names.tags(self._inventory.tags.tagged())
+            return names.owners()
+
+    def _counts(self, devices: tuple[int, ...]) -> dict[int, Count]:
+        counts = {}
+        for index in devices:
+            stats = self._torch._C._cuda_memoryStats(index)
+            blocks, allocated = stats["allocation"]["all"], stats["allocated_bytes"]["all"]
+            counts[index] = Count(blocks["allocated"] + blocks["freed"], allocated["current"], allocated["peak"])
+        return counts
+
+    def _refuse(self, phases: Phases, reason: str) -> None:
+        now = time.monotonic_ns()
+        self._events.append(Event("record_refused", now, phases.step, phases.phase, text=reason))
+
+
+class _Watched:
+    """Stands in for a function of torch's, and tells when it is asked to be called; adds no frame."""
+
+    def __init__(self, original: Any, told: Any) -> None:
+        self._original, self._told = original, told
+
+    @property
+    def __call__(self) -> Any:
+        self._told()
+        return self._original
+
+
+def _wall_offset_ns() -> int:
+    """The wall clock, which torch's history has, less the monotonic one: the most certain of a few readings."""
+    readings = []
+    for _ in range(5):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        readings.append((after - before, wall - (before + after) // 2))
+    return min(readings)[1]
