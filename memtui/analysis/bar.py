@@ -10,6 +10,7 @@ from memtui.wire.frames import CATEGORIES, BlockSummary
 from . import units
 from .ladder import Ladder
 from .policy import Policy
+from .text import place_words
 from .view import Band, Bar, Figure, Kind
 
 #: Letters are unlike each other in 16 colours, in none, and to colour-blind eyes.
@@ -22,6 +23,8 @@ _LETTERS = {
     "temporaries": ("t", "temporaries"),
     "inputs": ("i", "inputs"),
     "workspaces": ("w", "workspaces"),
+    "communication": ("c", "communication"),
+    "private_pools": ("h", "held by graphs"),
     "unattributed": ("?", "unattributed"),
     "allocated": ("A", "allocated"),
     "reserved": ("R", "reserved"),
@@ -42,6 +45,8 @@ _RARE = frozenset(
         "buffers",
         "inputs",
         "workspaces",
+        "communication",
+        "private_pools",
         "active_pending_free",
         "private_pool_idle",
         "driver_reserved",
@@ -93,8 +98,11 @@ def _reserved_bands(session: Session, device: str, ladder: Ladder) -> list[Band]
         figures["unattributed"] = (
             figures.get("unattributed", 0) + ladder.allocated_bytes - sum(classification.categories.values())
         )
-        order = [*(key for key in CATEGORIES if key in figures), *(key for key in figures if key not in CATEGORIES)]
-        bands = [band(key, figures[key], "derived" if key == "unattributed" else "measured", age) for key in order]
+        # A category that is not named holds nothing: its place is kept, or the legend would move with every phase.
+        order = [*CATEGORIES, *(key for key in figures if key not in CATEGORIES)]
+        bands = [
+            band(key, figures.get(key, 0), "derived" if key == "unattributed" else "measured", age) for key in order
+        ]
     blocks = session.blocks(device)
     split = None if frame is None else frame.inactive_split_bytes
     return bands + _cache_bands(ladder, split, None if blocks is None else blocks[0])
@@ -148,7 +156,7 @@ def _note(session: Session, device: str, ladder: Ladder, policy: Policy) -> str:
     if found is not None and session.frame is not None:
         age = session.frame.time_ns - found[1]
         if age > policy.old_classification_ns:
-            parts.append(f"categories {units.duration(age)} old ({found[0].phase}, step {found[0].step:,})")
+            parts.append(f"categories {units.duration(age)} old ({place_words(found[0].phase, found[0].step)})")
     if ladder.driver_age_ns is not None and abs(ladder.driver_age_ns) > policy.stale_driver_ns:
         parts.append(f"driver's figures {units.duration(abs(ladder.driver_age_ns))} old")
     return " · ".join(parts)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from memtui.session.session import Session
 
 from .bar import build_bar
+from .composition import fullest, spread
 from .events import event_lines
 from .forecast import build_forecast, forecast_lines
 from .fragmentation import find_holes, fragmentation_lines
 from .growth import growth_line
-from .ladder import build_ladder
+from .ladder import Ladder, build_ladder
+from .optimizers import optimizer_state
+from .phasepeaks import phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
 from .rows import build_rows, build_rules
 from .status import frame_age_ns, hardware_line, notices_of, place_of, state_of
@@ -34,7 +37,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         host=clean(hello.hostname, 80) if hello is not None else "",
         device=clean(device, 40),
         device_name=clean(name, 80),
-        devices=_choices(session, device, now_ns, policy),
+        devices=_choices(session, ladder, device, now_ns, policy),
         state=state,
         state_text=state_text,
         place=place_of(session),
@@ -51,6 +54,11 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         notices=notices_of(session, device, ladder.notes),
         now_ns=now_ns,
         frame_age_ns=frame_age_ns(session, now_ns),
+        phase_peaks=phase_peaks_line(session, device),
+        phases_seen=rarer_phases(session, device),
+        fullest=fullest(session, device),
+        spread=spread(session, device),
+        optimizer_state=optimizer_state(session.model.optimizers if session.model is not None else (), device),
     )
 
 
@@ -62,10 +70,10 @@ def _program(session: Session) -> str:
     return clean(session.program, 200)
 
 
-def _choices(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[DeviceChoice, ...]:
+def _choices(session: Session, shown: Ladder, device: str, now_ns: int, policy: Policy) -> tuple[DeviceChoice, ...]:
     choices = []
     for each in session.devices:
-        ladder = build_ladder(session, each.device, now_ns, policy)
+        ladder = shown if each.device == device else build_ladder(session, each.device, now_ns, policy)
         choices.append(
             DeviceChoice(
                 clean(each.device, 40), clean(each.name, 80), _figure(ladder.used_bytes), _figure(ladder.total_bytes)

@@ -6,13 +6,14 @@ import time
 from typing import Callable, Optional
 
 from memtui.session.session import Session
+from memtui.session.steps import step_number
 from memtui.wire.frames import Event, Model
 
 from . import units
-from .text import clean, phase_words
+from .text import clean, phase_words, place_words
 from .view import EventLine, Level
 
-_LEVELS: dict[str, Level] = {"oom": "bad", "agent_error": "bad", "alloc_retry": "warning"}
+_LEVELS: dict[str, Level] = {"oom": "bad", "agent_error": "bad", "alloc_retry": "warning", "record_refused": "warning"}
 _LINES_SHOWN = 200
 
 
@@ -20,14 +21,31 @@ def event_lines(session: Session, device: str, limit: int = _LINES_SHOWN) -> tup
     """The newest events of `device` and of the process, newest first."""
     offset = session.hello.wall_offset_ns if session.hello is not None else 0
     chosen: list[EventLine] = []
+    peaks: list[Event] = []  # new peaks one after the other, the newest first: a growing run has one a step
     for event in reversed(session.events):
         if event.device not in (None, device):
             continue
+        if event.name == "new_peak":
+            peaks.append(event)
+            continue
+        if peaks:
+            chosen.append(_peaks_line(peaks, offset))
+            peaks = []
+        if len(chosen) >= limit:
+            break
         level = _LEVELS.get(event.name, "good")
         chosen.append(EventLine(_clock(event.time_ns + offset), level, event_text(event, session.model), event.time_ns))
-        if len(chosen) == limit:
-            break
-    return tuple(chosen)
+    if peaks:
+        chosen.append(_peaks_line(peaks, offset))
+    return tuple(chosen[:limit])
+
+
+def _peaks_line(peaks: list[Event], offset_ns: int) -> EventLine:
+    newest, oldest = peaks[0], peaks[-1]
+    text = event_text(newest)
+    if len(peaks) > 1:
+        text += f" ({len(peaks):,} since {_clock(oldest.time_ns + offset_ns)})"
+    return EventLine(_clock(newest.time_ns + offset_ns), "good", text, newest.time_ns)
 
 
 def event_text(event: Event, model: Optional[Model] = None) -> str:
@@ -52,8 +70,7 @@ def _oom(event: Event, model: Optional[Model]) -> Optional[str]:
     requested = _first(event, "asked_bytes")
     if requested is None:
         return None
-    where = f"{phase_words(event.phase, after_in=True)}, step {event.step:,}"
-    parts = [f"out of memory {where}: asked for {units.size(requested)}"]
+    parts = [f"out of memory {place_words(event.phase, event.step)}: asked for {units.size(requested)}"]
     free = _first(event, "device_free_bytes")
     allocated = _first(event, "allocated_bytes")
     if free is not None:
@@ -75,7 +92,7 @@ def _state(event: Event, model: Optional[Model]) -> Optional[str]:
     parameters = _first(event, "parameter_bytes")
     if parameters is None and model is not None and event.device is not None:
         parameters = sum(optimizer.trainable_bytes.get(event.device, 0) for optimizer in model.optimizers)
-    factor = f", {grown / parameters:.1f} x parameters" if parameters else ""
+    factor = f", {units.times(grown, parameters)} parameters" if parameters else ""
     return f"optimizer state appeared: +{units.size(grown)}{factor}"
 
 
@@ -88,9 +105,34 @@ def _retry(event: Event, model: Optional[Model]) -> Optional[str]:
 def _discovery(event: Event, model: Optional[Model]) -> Optional[str]:
     if model is None:
         return None
+    objects, pause = _first(event, "objects"), _first(event, "pause_ns")
+    if objects and pause is not None and _first(event, "new") == 0:
+        return f"searched {objects:,} objects in {units.moment(pause // 1000)}, found nothing more"
     roots = clean(", ".join(model.roots) or "no model", 80)
     optimizers = clean(", ".join(optimizer.name for optimizer in model.optimizers) or "no optimizer", 80)
-    return f"found {roots} with {model.parameters:,} parameters, {optimizers}"
+    text = f"found {roots} with {model.parameters:,} parameters, {optimizers}"
+    if objects is None or pause is None:
+        return text
+    if not objects:
+        return f"{text} · optimizers searched in {units.moment(pause // 1000)}"
+    searched = f"{objects:,} objects" if _first(event, "complete") != 0 else f"{objects:,} objects of too many"
+    return f"{text} · searched {searched} in {units.moment(pause // 1000)}"
+
+
+def _recorded(event: Event, model: Optional[Model]) -> Optional[str]:
+    peak, count, cost = (_first(event, name) for name in ("peak_bytes", "events", "cost_ns"))
+    if peak is None:
+        return None
+    parts = [f"step {step_number(event.step):,} recorded: peak allocated {units.size(peak)}"]
+    if count is not None:
+        parts.append(f"{count:,} events")
+    if cost is not None:
+        parts.append(f"cost {units.moment(cost // 1000)}")
+    return " · ".join(parts)
+
+
+def _refused(event: Event, model: Optional[Model]) -> Optional[str]:
+    return "no step recorded: " + clean(event.text or "the agent gave no reason", 300)
 
 
 _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
@@ -99,6 +141,8 @@ _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "discovery": _discovery,
     "optimizer_state_appeared": _state,
     "alloc_retry": _retry,
+    "recorded": _recorded,
+    "record_refused": _refused,
 }
 
 

@@ -25,7 +25,8 @@ class Forecast:
     """The predicted peak of live tensors, and what the device needs for it. Bytes; None is unknown.
 
     `device_bytes` adds to it everything on the device that is not this allocator's: context and libraries, other
-    processes, what the driver keeps. `headroom_bytes` is what that leaves of the total.
+    processes, what the driver keeps; on the host only what this process has beside it. `headroom_bytes` is what that
+    leaves of the device, or of the memory that the process can have.
     """
 
     allocated_bytes: Optional[int] = None
@@ -58,11 +59,10 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     # the need, for before torch gives up it releases every whole free segment and tries again. So a reserved figure
     # near the total says nothing by itself. What it cannot release are holes pinned in segments: they are judged in
     # the verdict, not added here, since at the peak they are partly in use.
-    if predicted.allocated_bytes is not None and ladder.total_bytes is not None and ladder.free_bytes is not None:
-        held = ladder.allocated_bytes if ladder.is_host else ladder.reserved_bytes
-        outside = ladder.total_bytes - ladder.free_bytes - (held or 0)
+    outside, reach = _outside(ladder), ladder.reach_bytes
+    if predicted.allocated_bytes is not None and outside is not None and reach is not None:
         device_bytes = predicted.allocated_bytes + outside
-        headroom = ladder.total_bytes - device_bytes
+        headroom = reach - device_bytes
     return Forecast(
         predicted.allocated_bytes,
         predicted.kind,
@@ -73,6 +73,16 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
         actual,
         state.unpredictable,
     )
+
+
+def _outside(ladder: Ladder) -> Optional[int]:
+    """What is needed beside the allocator's tensors: by all on a device, on a host by this process alone."""
+    if ladder.is_host:
+        process, allocated = ladder.process_bytes, ladder.allocated_bytes
+        return None if process is None or allocated is None else process - allocated
+    if ladder.total_bytes is None or ladder.free_bytes is None:
+        return None
+    return ladder.total_bytes - ladder.free_bytes - (ladder.reserved_bytes or 0)
 
 
 def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
@@ -86,7 +96,10 @@ def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
         if forecast.device_bytes is not None:
             outside = forecast.device_bytes - forecast.allocated_bytes
             lines.append(
-                f"with {units.size(outside)} outside the allocator the device needs "
+                f"with {units.size(outside)} outside the allocator this process needs "
+                f"{bound}{units.size(forecast.device_bytes)} of the {units.size(ladder.reach_bytes)} it can have"
+                if ladder.is_host
+                else f"with {units.size(outside)} outside the allocator the device needs "
                 f"{bound}{units.size(forecast.device_bytes)} of {units.size(ladder.total_bytes)}"
             )
     actual = forecast.first_step_actual

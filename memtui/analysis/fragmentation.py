@@ -43,8 +43,9 @@ def fragmentation_lines(session: Session, device: str, ladder: Ladder, holes: Ho
         free = ladder.reserved_bytes - ladder.allocated_bytes
         return (f"free inside malloc {units.size(free)} of {units.size(ladder.reserved_bytes)}",)
     where = f" in {holes.segments:,} segments" if holes.segments else ""
-    parts = [f"pinned {units.size(holes.pinned_bytes)}{where}"]
     found = session.blocks(device)
+    known = frame.inactive_split_bytes is not None or found is not None
+    parts = [f"pinned {units.size(holes.pinned_bytes) if known else units.UNKNOWN}{where}"]
     if found is not None and session.frame is not None:
         age = session.frame.time_ns - found[1]
         stale = f", {units.duration(age)} ago" if age > policy.old_classification_ns else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from memtui.session.session import Session
+from memtui.session.steps import step_number
 from memtui.wire.frames import CATEGORIES, Classification
 
 from . import units
@@ -52,9 +53,7 @@ def growth_line(session: Session, device: str, policy: Policy) -> str:
     said = []
     if leak is not None:
         size = units.size(round(leak.bytes_per_step))
-        said.append(
-            f"allocated grows {size} a step (steps {leak.first_step:,} to {leak.last_step:,}, before each forward)"
-        )
+        said.append(f"allocated grows {size} a step ({_steps(leak.first_step, leak.last_step)}, before each forward)")
     looks = _comparable(session.looks(device))[-policy.growth_looks :]
     if len(looks) < policy.growth_looks:
         return said[0] if said else ""
@@ -66,8 +65,13 @@ def growth_line(session: Session, device: str, policy: Policy) -> str:
         ):
             said.append(f"{name.replace('_', ' ')} +{units.size(grown)}")
     if said:
-        return f"{', '.join(said)}; looked at in steps {first.step:,} to {last.step:,}"
-    return f"nothing grows: steps {first.step:,} to {last.step:,} compared in {last.phase}"
+        return f"{', '.join(said)}; looked at in {_steps(first.step, last.step)}"
+    return f"nothing grows: {_steps(first.step, last.step)} compared in {last.phase}"
+
+
+def _steps(first: int, last: int) -> str:
+    """Where so many were completed at the first look and at the last."""
+    return f"steps {step_number(first):,} to {step_number(last):,}"
 
 
 def _comparable(looks: tuple[tuple[Classification, int], ...]) -> list[Classification]:

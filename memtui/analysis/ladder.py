@@ -9,6 +9,7 @@ from memtui.session.readings import OtherProcess
 from memtui.session.session import Paired, Session
 from memtui.wire.frames import DeviceFrame
 
+from . import units
 from .policy import Policy
 
 
@@ -42,6 +43,13 @@ class Ladder:
     is_host: bool = False
     source: str = ""
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def reach_bytes(self) -> Optional[int]:
+        """What the predicted peak is to fit into: a device, all of it; of a host what this process has and can get."""
+        if not self.is_host:
+            return self.total_bytes
+        return None if self.process_bytes is None or self.free_bytes is None else self.process_bytes + self.free_bytes
 
 
 def build_ladder(session: Session, device: str, now_ns: int, policy: Policy) -> Ladder:
@@ -140,16 +148,27 @@ def _host(session: Session, frame: Optional[DeviceFrame], at_ns: int) -> Ladder:
         is_host=True,
         source="resident set size",
     )
-    if host is None or host.total_bytes is None or host.available_bytes is None or host.rss_bytes is None:
-        return _with(inside, total_bytes=None if host is None else host.total_bytes)
+    if host is None:
+        return inside
+    capacity, room = host.capacity_bytes, host.room_bytes
+    notes: tuple[str, ...] = ()
+    if host.limit_bytes is not None and host.total_bytes is not None:
+        notes = (
+            f"this process is limited to {units.size(host.limit_bytes)} by its cgroup; "
+            f"the machine has {units.size(host.total_bytes)}",
+        )
+    if capacity is None or room is None or host.rss_bytes is None:
+        return _with(inside, total_bytes=capacity, notes=notes)
     moved = 0 if rss is None else rss - host.rss_bytes
     return _with(
         inside,
-        total_bytes=host.total_bytes,
-        free_bytes=host.available_bytes - moved,
-        other_process_bytes=host.total_bytes - host.available_bytes - host.rss_bytes,
+        total_bytes=capacity,
+        free_bytes=room - moved,
+        # Strangers', and what the system itself holds: nobody's that this process could have.
+        other_process_bytes=capacity - room - host.rss_bytes,
         driver_age_ns=at_ns - host.time_ns,
         moved_bytes=moved,
+        notes=notes,
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Callable, Optional
 
 from memtui.wire.frames import Optimizer
+
+from .text import clean
+from .view import Kind, OptimizerState
 
 _Options = dict[str, Any]
 
@@ -42,11 +46,35 @@ def state_factor(optimizer: Optimizer) -> Optional[int]:
 
 def missing_state_bytes(optimizer: Optimizer, device: str) -> Optional[int]:
     """State that `optimizer` is still to make on `device`; 0 once it has stepped, None where that is not known."""
-    if optimizer.steps > 0 or optimizer.state_bytes or optimizer.name in _EAGER:
+    if _has_stepped(optimizer):
         return 0
     trainable = optimizer.trainable_bytes.get(device, 0)
     factor = state_factor(optimizer)
     return 0 if trainable == 0 else None if factor is None else factor * trainable
+
+
+def optimizer_state(optimizers: Iterable[Optimizer], device: str) -> Optional[OptimizerState]:
+    """What those that step parameters on `device` keep there, or will; None where it is elsewhere, or not known."""
+    here = [optimizer for optimizer in optimizers if optimizer.trainable_bytes.get(device)]
+    missing = [missing_state_bytes(optimizer, device) for optimizer in here]
+    made = [optimizer for optimizer in here if _has_stepped(optimizer)]
+    if made:
+        held = sum((optimizer.state_bytes or {}).get(device, 0) for optimizer in made)
+        if not held and any(optimizer.state_bytes for optimizer in made):
+            return None  # kept on another device
+        return _state(made, held, device, "measured" if len(made) == len(here) else "lower_bound")
+    if not here or None in missing:
+        return None
+    return _state(here, sum(size or 0 for size in missing), device, "predicted")
+
+
+def _state(optimizers: list[Optimizer], held: int, device: str, kind: Kind) -> OptimizerState:
+    names = ", ".join(dict.fromkeys(clean(optimizer.name, 60) for optimizer in optimizers))
+    return OptimizerState(names, held, sum(optimizer.trainable_bytes[device] for optimizer in optimizers), kind)
+
+
+def _has_stepped(optimizer: Optimizer) -> bool:
+    return optimizer.steps > 0 or bool(optimizer.state_bytes) or optimizer.name in _EAGER
 
 
 def temporary_bytes(optimizer: Optimizer, device: str) -> int:

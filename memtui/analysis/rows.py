@@ -47,7 +47,15 @@ def build_rows(session: Session, device: str, ladder: Ladder, forecast: Forecast
             driver,
             ladder.source,
         ),
-        _row("device_free_bytes", "device free", ladder.free_bytes, moved, total, driver, ladder.source),
+        _row(
+            "device_free_bytes",
+            "free" if ladder.is_host else "device free",
+            ladder.free_bytes,
+            moved,
+            total,
+            driver,
+            ladder.source,
+        ),
     ]
     if frame is None and not ladder.is_host:
         rows.insert(
@@ -61,8 +69,7 @@ def build_rules(ladder: Ladder, forecast: Forecast) -> tuple[Rule, ...]:
     rules = []
     if ladder.total_bytes is not None:
         rules.append(Rule("capacity", f"capacity {units.size(ladder.total_bytes)}", ladder.total_bytes, "measured"))
-    predicted = forecast.device_bytes if forecast.device_bytes is not None and not ladder.is_host else None
-    predicted = forecast.allocated_bytes if predicted is None else predicted
+    predicted = forecast.allocated_bytes if forecast.device_bytes is None else forecast.device_bytes
     if predicted is not None:
         bound = "≥ " if forecast.kind == "lower_bound" else ""
         name = "predicted peak" if predicted == forecast.device_bytes else "predicted allocated"

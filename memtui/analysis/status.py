@@ -6,12 +6,16 @@ from typing import Literal, Optional
 
 from memtui.session.readings import OtherProcess
 from memtui.session.session import Session
+from memtui.session.steps import step_number
 
 from . import units
 from .policy import Policy
 from .text import clean
 from .verdict import end_text
 from .view import Level
+
+#: What is part of a step for sure.
+_IN_A_STEP = ("forward", "backward", "optimizer", "")
 
 #: Other processes named in the quiet line.
 _OTHERS_NAMED = 3
@@ -46,14 +50,26 @@ def frame_age_ns(session: Session, now_ns: int) -> Optional[int]:
 
 
 def place_of(session: Session) -> str:
-    """ "step 1,204 · 20.4 s · backward": the step under way, how long the last one took, the phase."""
+    """ "step 1,204 · 20.4 s · backward": the step under way, how long the last one took, the phase.
+
+    The first step is said to be one: its figures are of an allocator that still fills its cache, without what the
+    optimizer will keep.
+    """
     frame = session.frame
     if frame is None:
         return ""
-    parts = [f"step {frame.step:,}"]
+    if frame.phase == "startup" and not frame.step:
+        return frame.phase
+    first = not frame.step and session.steps.state_since_ns is None
+    # Of a program that ended between steps, the next one is none.
+    over = session.end is not None and frame.phase not in _IN_A_STEP
+    if over:
+        parts = [f"{frame.step:,} step" + ("s" if frame.step != 1 else "")]
+    else:
+        parts = [f"step {step_number(frame.step):,}" + (" (warm-up)" if first else "")]
     if frame.last_step_ns is not None:
         parts.append(units.duration(frame.last_step_ns))
-    return " · ".join([*parts, frame.phase])
+    return " · ".join(parts if over else [*parts, frame.phase or "phase unknown"])
 
 
 def hardware_line(session: Session, device: str, others: tuple[OtherProcess, ...] = ()) -> str:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from memtui.session.steps import step_number
+
 #: Terminal sequences: CSI, OSC and other strings, two-character escapes. A lone ESC goes with the control characters.
 _SEQUENCES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
@@ -21,6 +23,8 @@ def clean(text: str, limit: int = _WIDEST) -> str:
     Terminal sequences and marks that reorder text go; control characters, line ends, private and unassigned ones
     become "�" or a space. Markup is not escaped: that is the business of who draws it.
     """
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return text  # as nearly all is
     text = _REORDERING.sub("", _SEQUENCES.sub("", text[: 4 * limit]))
     text = "".join(map(_harmless, text))
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -36,13 +40,29 @@ def _harmless(character: str) -> str:
 
 
 #: Phases as they stand in a sentence, after "in" or alone.
-_PHASES = {"between": "between steps", "optimizer": "the optimizer step", "startup": "start-up", "loss": "the loss"}
+_PHASES = {
+    "between": "between steps",
+    "optimizer": "the optimizer step",
+    "startup": "start-up",
+    "checkpoint": "checkpoint saving or loading",
+}
 
 
 def phase_words(phase: str, *, after_in: bool = False) -> str:
     """A phase for a sentence: "backward", "between steps"; `after_in` puts the "in" in front where it belongs."""
-    words = _PHASES.get(phase) or clean(phase, 40)
-    return words if not after_in or phase == "between" else f"in {words}"
+    words = _PHASES.get(phase) or clean(phase, 40) or "phase unknown"
+    return words if not after_in or phase in ("", "between") else f"in {words}"
+
+
+def place_words(phase: str, completed: int) -> str:
+    """Where in the training something was: "in backward, step 3", where two steps were completed before.
+
+    Between steps the next one is named, whether or not an optimizer of several has yet to follow.
+    """
+    if phase == "startup":
+        return f"in {phase_words(phase)}"
+    number = f"step {step_number(completed):,}"
+    return f"before {number}'s forward" if phase == "between" else f"{phase_words(phase, after_in=True)}, {number}"
 
 
 def command(argv: Iterable[str], limit: int = 200) -> str:

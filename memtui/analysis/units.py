@@ -42,6 +42,11 @@ def percent(part: Optional[int], whole: Optional[int]) -> str:
     return f"{100 * part / whole:.0f} %"
 
 
+def times(part: int, whole: int) -> str:
+    """`part` as a multiple of `whole`: "2 x", "1.5 x", "0.13 x"."""
+    return f"{part / whole:.2f}".rstrip("0").rstrip(".") + " x"
+
+
 def duration(nanoseconds: Optional[int]) -> str:
     """A length of time as "850 ms", "20.4 s", "12 m 05 s", "3 h 07 m" or "9 d 4 h"; – where unknown."""
     if nanoseconds is None:
@@ -57,6 +62,15 @@ def duration(nanoseconds: Optional[int]) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02} m"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def moment(microseconds: Optional[int]) -> str:
+    """A place within a step as "0.4 ms", "12.3 ms", "1.204 s"; – where unknown."""
+    if microseconds is None:
+        return UNKNOWN
+    if abs(microseconds) < 999_950:
+        return f"{microseconds / 1e3:.1f} ms"
+    return f"{microseconds / 1e6:,.3f} s" if abs(microseconds) < 99_999_500 else f"{microseconds / 1e6:,.1f} s"
 
 
 def parse_size(text: str) -> int:

@@ -46,10 +46,8 @@ def _judge(
         event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
     ]
     if retries and level == "good":
-        return (
-            "warning",
-            f"{text} · {len(retries)} allocation retries in the last minute: the device is full now and then",
-        )
+        count = f"{len(retries)} allocation retries" if len(retries) > 1 else "an allocation retry"
+        return "warning", f"{text} · {count} in the last minute: the device is full now and then"
     return level, text
 
 
@@ -71,8 +69,11 @@ def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tu
         peak = units.size(forecast.allocated_bytes)
         return "unknown", f"predicted peak allocated {bound}{peak}; the capacity is not known"
     if forecast.device_bytes is not None and forecast.headroom_bytes is not None:
-        peak = f"predicted peak {bound}{of(forecast.device_bytes, ladder.total_bytes)}"
-        return _margin(forecast.headroom_bytes, ladder.total_bytes, peak, forecast, holes, policy)
+        reach = forecast.device_bytes + forecast.headroom_bytes
+        peak = f"predicted peak {bound}{of(forecast.device_bytes, reach)}"
+        if ladder.is_host:
+            peak += " it can have"
+        return _margin(forecast.headroom_bytes, reach, peak, forecast, holes, policy)
     peak = f"predicted peak allocated {bound}{of(forecast.allocated_bytes, ladder.total_bytes)}"
     if forecast.allocated_bytes > ladder.total_bytes:
         return "bad", f"does not fit: {peak}"

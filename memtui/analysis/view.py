@@ -55,6 +55,49 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Composition:
+    """Categories of one instant: `parts` are (key, bytes), the largest first, and add up to `allocated_bytes`.
+
+    `step` is how many were completed.
+    """
+
+    allocated_bytes: int
+    phase: str
+    step: int
+    parts: tuple[tuple[str, int], ...]
+    tagged: tuple[tuple[str, int], ...] = ()  # of these, what the program has named itself
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Activations as backward began, in the `looks` steps from `first_step` to `last_step` that were looked at.
+
+    Each is told by how many were completed when it was under way.
+    """
+
+    looks: int
+    first_step: int
+    last_step: int
+    least_step: int
+    least_bytes: int
+    most_step: int
+    most_bytes: int
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """What optimizers keep on a device beside their parameters: `measured` once they have stepped, else `predicted`.
+
+    A `lower_bound` where some have stepped and others have not. Bytes; 0 is of optimizers that keep nothing.
+    """
+
+    names: str  # "AdamW"
+    state_bytes: int
+    parameter_bytes: int  # of the parameters they step
+    kind: Kind
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer of the top line: will it fit, and what is wrong."""
 
@@ -120,3 +163,8 @@ class View:
     notices: tuple[str, ...]  # untested backend, host counters missing, agent of another version, frames lost
     now_ns: int
     frame_age_ns: Optional[int]
+    phase_peaks: str = ""  # "GiB: forward ≥ 3.1 · backward 10.4 · …"
+    phases_seen: tuple[str, ...] = ()  # of those that not every step has
+    fullest: Optional[Composition] = None
+    spread: Optional[Spread] = None
+    optimizer_state: Optional[OptimizerState] = None

@@ -6,6 +6,9 @@ from typing import Optional
 
 from memtui.wire.frames import DeviceFrame, Frame
 
+#: What is allocated then says nothing of where the step is: they may fall into any part of it.
+_ASIDE = ("evaluation", "checkpoint", "compilation")
+
 
 class FirstStep:
     """One device during the first step, up to the start of its optimizer. Bytes."""
@@ -22,6 +25,8 @@ class FirstStep:
     def add(self, frame: Frame, device: DeviceFrame) -> None:
         """Takes in a frame of the first step; those after the optimizer's start change nothing."""
         at_start = frame.boundary == "optimizer_start"
+        if frame.phase in _ASIDE:
+            return
         if device.allocated_bytes is None or self.optimizer_started:
             return
         self.step = frame.step if self.step is None else self.step

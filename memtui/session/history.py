@@ -12,6 +12,8 @@ FANOUT = 8
 #: 300 days at 10 Hz in at most 2 MB.
 CAPACITY = 8_192
 LEVELS = 6
+#: Newest samples whose distances tell how close samples are.
+RECENT = 64
 
 Range = tuple[int, int]
 
@@ -54,6 +56,12 @@ class Series:
         """When the oldest sample still held (on any level) was taken; None while empty."""
         starts = [level.starts[0] for level in self._levels if level.starts]
         return min(starts) if starts else None
+
+    def spacing_ns(self) -> Optional[int]:
+        """How close the newest samples are where they are closest: a quarter of them are closer. None for too few."""
+        times = self._levels[0].starts[-RECENT:]
+        gaps = sorted(after - before for before, after in zip(times, times[1:]))
+        return gaps[len(gaps) // 4] if len(gaps) >= RECENT // 8 else None
 
     def around(self, time_ns: int) -> tuple[Optional[Range], Optional[Range]]:
         """(time, value) of the last sample at or before `time_ns` and of the first after it, of those at full rate."""

@@ -6,11 +6,31 @@ import bisect
 from array import array
 from typing import Optional
 
-from memtui.wire.frames import PHASES
+from memtui.wire.frames import PHASES, Frame
 
 #: Changes kept: at six a step, the last ten thousand steps.
 CHANGES_KEPT = 65_536
+_UNKNOWN = -1
 _CODES = {phase: code for code, phase in enumerate(PHASES)}
+
+
+#: What comes right after what in one step.
+_NEXT = frozenset((("forward", "backward"), ("backward", "optimizer"), ("between", "forward")))
+
+
+def follows(before: Frame, frame: Frame) -> bool:
+    """Whether the phase of `before` went on until that of `frame` began, as far as frames tell.
+
+    Of short steps few are told: there a backward and the next forward may have many steps between them.
+    """
+    if before.step == frame.step and (before.phase, frame.phase) in _NEXT:
+        return True
+    ended = frame.step_since_ns == frame.phase_since_ns
+    if ended and (before.phase, frame.phase, before.step + 1) == ("optimizer", "between", frame.step):
+        return True
+    # All boundaries of a step are told, or none.
+    consecutive = frame.boundary is not None and frame.sequence == before.sequence + 1
+    return consecutive and frame.step == before.step + ended
 
 
 class PhaseHistory:
@@ -21,12 +41,20 @@ class PhaseHistory:
         self._codes: array[int] = array("b")
         self.end_ns: int | None = None
 
-    def append(self, since_ns: int, phase: str, now_ns: int) -> None:
-        """Says that `phase`, begun at `since_ns`, still was at `now_ns`."""
+    def append(self, since_ns: int, phase: str, now_ns: int, *, follows: bool = True) -> None:
+        """Says that `phase`, begun at `since_ns`, still was at `now_ns`.
+
+        Unless it `follows` the one before, what was between the two is not known.
+        """
+        if not follows and self.end_ns is not None and since_ns > self.end_ns + 1:
+            self._change(self.end_ns + 1, _UNKNOWN)
         self.end_ns = now_ns if self.end_ns is None else max(self.end_ns, now_ns)
-        code = _CODES.get(phase, -1)
+        code = _CODES.get(phase, _UNKNOWN)
         if self._codes and self._codes[-1] == code and since_ns <= self._times[-1]:
             return
+        self._change(since_ns, code)
+
+    def _change(self, since_ns: int, code: int) -> None:
         self._times.append(max(since_ns, self._times[-1] + 1) if self._times else since_ns)
         self._codes.append(code)
         if len(self._times) >= CHANGES_KEPT + CHANGES_KEPT // 4:

@@ -66,7 +66,25 @@ class HostReading:
     cmdline: tuple[str, ...] = ()
     user: str = ""
     created_s: Optional[float] = None  # wall clock
-    total_bytes: Optional[int] = None
-    available_bytes: Optional[int] = None
+    total_bytes: Optional[int] = None  # of the machine
+    available_bytes: Optional[int] = None  # what the machine could still give to anybody
+    limit_bytes: Optional[int] = None  # the lowest of its control groups, where that is less than the machine's
+    limit_room_bytes: Optional[int] = None  # what is left under such limits
+    file_bytes: Optional[int] = None  # the part of the resident set that the system counts as available, too
     zombie: bool = False
     reason: str = ""
+
+    @property
+    def capacity_bytes(self) -> Optional[int]:
+        """The most that this process and what shares its limit can have."""
+        return self.total_bytes if self.limit_bytes is None else self.limit_bytes
+
+    @property
+    def room_bytes(self) -> Optional[int]:
+        """How much this process can still grow by, its own files' pages kept; None where that is not known."""
+        if self.available_bytes is None:
+            return None
+        rooms = (
+            [self.available_bytes] if self.limit_room_bytes is None else [self.available_bytes, self.limit_room_bytes]
+        )
+        return min(rooms) - (self.file_bytes or 0)

@@ -17,11 +17,14 @@ from memtui.wire.frames import (
     Frame,
     Hello,
     Model,
+    RecordedStep,
+    Tensors,
 )
 
 from .firststep import FirstStep
 from .history import Series
-from .phases import PhaseHistory
+from .phasepeaks import PhasePeak, PhasePeaks
+from .phases import PhaseHistory, follows
 from .readings import DeviceReading, DriverReading, HostReading
 from .steps import Floor, Step, StepHistory, StepPeak
 
@@ -32,6 +35,8 @@ EVENTS_KEPT = 2_000
 LOOKS_KEPT = 512
 #: Beginnings of forwards kept, the newest.
 FLOORS_KEPT = 64
+#: Recorded steps kept, the newest: each may be some megabytes.
+RECORDED_KEPT = 8
 #: The same classification in two frames has the same instant but for rounding.
 SAME_LOOK_NS = 1_000_000
 
@@ -45,7 +50,7 @@ PAIRING_NS = 2_000_000_000
 SETTLED_FOR_NS = 10_000_000_000
 
 #: What an agent says to a session.
-Message = Union[Hello, Frame, Event, Model, Bye]
+Message = Union[Hello, Frame, Event, Model, RecordedStep, Tensors, Bye]
 
 Connection = Literal["none", "connected", "lost", "refused"]
 
@@ -93,6 +98,7 @@ class Session:
         self.phases = PhaseHistory()
         self.notices: dict[str, str] = {}  # by what gave them, so that each can take its own back
         self.program = ""  # what was asked to run, until the agent or the host says what does run
+        self._tick_step_ns: Optional[int] = None  # when the step began that went on at the last frame without boundary
         self._records = True
         self._series: dict[tuple[str, str], Series] = {}
         self._device_frames: dict[str, DeviceFrame] = {}
@@ -103,6 +109,9 @@ class Session:
         self._readings: dict[str, DeviceReading] = {}
         self._paired: dict[str, Paired] = {}
         self._first_steps: dict[str, FirstStep] = {}
+        self._phase_peaks: dict[str, PhasePeaks] = {}
+        self._recorded: deque[RecordedStep] = deque(maxlen=RECORDED_KEPT)
+        self._tensors: dict[str, Tensors] = {}
         self._extra_devices: dict[str, Device] = {}
 
     # What the agent says
@@ -117,6 +126,11 @@ class Session:
             news = self._apply_model(message)
         elif isinstance(message, Hello):
             news = self._apply_hello(message)
+        elif isinstance(message, RecordedStep):
+            news = self._apply_recorded(message)
+        elif isinstance(message, Tensors):
+            self._tensors[message.device] = message
+            news = True
         else:
             news = self._apply_bye(message)
         self.revision += news
@@ -141,10 +155,16 @@ class Session:
             return False  # part of a history that was sent again after a reconnection
         for device in frame.devices:
             self._apply_device_frame(frame, device)
+        # The host is no longer read once there is an accelerator: what was its latest is not its present.
+        for gone in self._device_frames.keys() - {device.device for device in frame.devices}:
+            del self._device_frames[gone]
         if before is not None and frame.step > before.step:
             self._apply_step(frame)
+        if frame.boundary is None:
+            self._apply_highest(frame)
         if self._records:
-            self.phases.append(frame.phase_since_ns, frame.phase, frame.time_ns)
+            known = before is None or follows(before, frame)
+            self.phases.append(frame.phase_since_ns, frame.phase, frame.time_ns, follows=known)
         self.frame, self.frame_received_ns = frame, received_ns
         return True
 
@@ -152,7 +172,9 @@ class Session:
         name = device.device
         before = self._device_frames.get(name)
         self._device_frames[name] = device
-        self._record(name, "allocated_bytes", frame.time_ns, device.allocated_bytes, _peak_between(before, device))
+        self._phase_peaks.setdefault(name, PhasePeaks()).add(frame, device)
+        high = _peak_between(before, frame.step if self.frame is None else self.frame.step, device, frame.step)
+        self._record(name, "allocated_bytes", frame.time_ns, device.allocated_bytes, high)
         self._record(name, "reserved_bytes", frame.time_ns, device.reserved_bytes)
         if frame.boundary == "forward_start" and device.allocated_bytes is not None:
             floors = self._floors.setdefault(name, deque(maxlen=FLOORS_KEPT))
@@ -190,14 +212,28 @@ class Session:
         ]
         self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
 
+    def _apply_highest(self, frame: Frame) -> None:
+        for device in frame.devices:
+            peak_bytes, step = device.highest_step_peak_bytes, device.highest_step_peak_step
+            if peak_bytes is not None and step is not None:
+                peak = StepPeak(device.device, step, peak_bytes, True, device.highest_step_peak_phase)
+                self.steps.add_highest(peak, self._tick_step_ns)
+        self._tick_step_ns = frame.step_since_ns
+
     def _apply_event(self, event: Event) -> bool:
-        # After a reconnection the agent sends its events again.
+        # After a reconnection the agent sends its events again. What happened first stands first, whatever was told
+        # first: a counter's change is seen only at the next frame.
+        place = len(self.events)
         for held in reversed(self.events):
-            if held.time_ns < event.time_ns:
-                break
             if held == event:
                 return False
-        self.events.append(event)
+            if held.time_ns < event.time_ns:
+                break
+            place -= _order(held) > _order(event)
+        if len(self.events) == self.events.maxlen:
+            self.events.popleft()
+            place = max(0, place - 1)
+        self.events.insert(place, event)
         if event.name == "optimizer_state_appeared":
             self.steps.optimizer_state_since(event.time_ns)
         return True
@@ -208,6 +244,12 @@ class Session:
         self.model = model
         if any(sum((optimizer.state_bytes or {}).values()) for optimizer in model.optimizers):
             self.steps.optimizer_state_since(model.time_ns)
+        return True
+
+    def _apply_recorded(self, recorded: RecordedStep) -> bool:
+        if any(held.time_ns == recorded.time_ns and held.device == recorded.device for held in self._recorded):
+            return False  # told again after a reconnection
+        self._recorded.append(recorded)
         return True
 
     # What the viewer measures itself
@@ -311,9 +353,22 @@ class Session:
         """The last measured categories with their instants, oldest first."""
         return tuple(self._looks.get(name, ()))
 
+    def recorded(self, name: str) -> tuple[RecordedStep, ...]:
+        """The recorded steps of a device, oldest first."""
+        return tuple(each for each in self._recorded if each.device == name)
+
+    def tensors(self, name: str) -> Optional[Tensors]:
+        """The live tensors of a device, as of when they were asked for last."""
+        return self._tensors.get(name)
+
     def first_step(self, name: str) -> Optional[FirstStep]:
         """What the first step took before its optimizer ran; None where nobody watched it."""
         return self._first_steps.get(name)
+
+    def phase_peaks(self, name: str) -> dict[str, PhasePeak]:
+        """The most that was allocated on a device in each phase that was seen."""
+        peaks = self._phase_peaks.get(name)
+        return {} if peaks is None else peaks.by_phase
 
     def reading(self, name: str) -> Optional[DeviceReading]:
         """The driver's newest figures for a device."""
@@ -348,7 +403,12 @@ class Session:
         twin._looks = {name: looks.copy() for name, looks in self._looks.items()}
         twin._floors = {name: floors.copy() for name, floors in self._floors.items()}
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
-        for table in ("_device_frames", "_blocks", "_classifications", "_readings", "_paired", "_extra_devices"):
+        twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
+        twin._recorded = self._recorded.copy()
+        for table in (
+            *("_device_frames", "_blocks", "_classifications", "_tensors"),
+            *("_readings", "_paired", "_extra_devices"),
+        ):
             setattr(twin, table, dict(getattr(self, table)))
         return twin
 
@@ -375,17 +435,33 @@ class Session:
         return name
 
 
+def _order(event: Event) -> tuple[int, bool]:
+    """Of one instant, the retry came first: torch gives back its cache and tries again before it gives up."""
+    return event.time_ns, event.name != "alloc_retry"
+
+
 def bare_uuid(uuid: str) -> str:
     """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-def _peak_between(before: Optional[DeviceFrame], now: DeviceFrame) -> Optional[int]:
-    """The most that was allocated since the previous frame, where the peak counter tells.
+def _peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFrame, step: int) -> Optional[int]:
+    """The most that was allocated since the previous frame, where a peak counter tells.
 
-    Whenever that counter changed, its new value was reached in between: by rising, or after a reset. Where it did not
-    change, all that is known is that nothing went above it.
+    Whenever the lifetime counter changed, its new value was reached in between: by rising, or after a reset. Where it
+    did not change, all that is known is that nothing went above it. An exact peak of a step that began since, or that
+    is higher than it was at the previous frame, was reached in between too.
     """
     if before is None or now.allocated_peak_bytes is None or before.allocated_peak_bytes is None:
         return None
-    return now.allocated_peak_bytes if now.allocated_peak_bytes != before.allocated_peak_bytes else None
+    reached = [now.allocated_peak_bytes] if now.allocated_peak_bytes != before.allocated_peak_bytes else []
+    for peak_bytes, of_step, exact in (
+        (now.step_peak_bytes, step + 1, now.step_peak_exact),
+        (now.last_step_peak_bytes, step, now.last_step_peak_exact),
+        (now.highest_step_peak_bytes, now.highest_step_peak_step or 0, True),
+    ):
+        if peak_bytes is None or not exact or of_step <= before_step:
+            continue
+        if of_step > before_step + 1 or peak_bytes > (before.step_peak_bytes or 0):
+            reached.append(peak_bytes)
+    return max(reached, default=None)

@@ -10,9 +10,17 @@ from typing import Optional
 STEPS_KEPT = 4096
 
 
+def step_number(completed: int) -> int:
+    """The number of the step under way when so many are completed: the first is step 1.
+
+    Frames, events, looks and recorded steps say how many were completed; every text says this number.
+    """
+    return completed + 1
+
+
 @dataclass(frozen=True)
 class StepPeak:
-    """The most that was allocated on one device in one step."""
+    """The most that was allocated on one device in one step; `step` is its number."""
 
     device: str
     step: int
@@ -49,6 +57,7 @@ class StepHistory:
         self._highest: dict[str, StepPeak] = {}
         self._steady: dict[str, StepPeak] = {}
         self._state_since_ns: int | None = None
+        self._short: deque[tuple[int | None, StepPeak]] = deque(maxlen=STEPS_KEPT)
 
     def add(self, step: Step) -> None:
         """Adds a completed step; O(devices)."""
@@ -60,6 +69,13 @@ class StepHistory:
             if self._is_steady(step):
                 _raise(self._steady, peak)
 
+    def add_highest(self, peak: StepPeak, since_ns: int | None) -> None:
+        """Adds the highest of several steps that ended together, the first of which began at `since_ns`, if known."""
+        self._short.append((since_ns, peak))
+        _raise(self._highest, peak)
+        if self._has_state(since_ns):
+            _raise(self._steady, peak)
+
     def optimizer_state_since(self, time_ns: int) -> None:
         """Says since when optimizer state has been in memory, so that steps before it are told apart."""
         if self._state_since_ns is not None and time_ns >= self._state_since_ns:
@@ -70,6 +86,9 @@ class StepHistory:
             if self._is_steady(step):
                 for peak in step.peaks:
                     _raise(self._steady, peak)
+        for since_ns, peak in self._short:
+            if self._has_state(since_ns):
+                _raise(self._steady, peak)
 
     @property
     def state_since_ns(self) -> int | None:
@@ -96,11 +115,14 @@ class StepHistory:
         twin._highest = dict(self._highest)
         twin._steady = dict(self._steady)
         twin._state_since_ns = self._state_since_ns
+        twin._short = self._short.copy()
         return twin
 
     def _is_steady(self, step: Step) -> bool:
-        start = step.start_ns
-        return self._state_since_ns is not None and start is not None and start >= self._state_since_ns
+        return self._has_state(step.start_ns)
+
+    def _has_state(self, since_ns: int | None) -> bool:
+        return self._state_since_ns is not None and since_ns is not None and since_ns >= self._state_since_ns
 
 
 def _raise(held: dict[str, StepPeak], peak: StepPeak) -> None:
