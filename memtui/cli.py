@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Optional
@@ -10,7 +13,11 @@ from typing import NoReturn, Optional
 from memtui import __version__
 
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
-_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme"))
+_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
+_COMMANDS = ("run", "attach", "ps", "open", "demo")
+#: As they are written in `memtui.tui.palette`, which is not imported for a help text.
+THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
+_DEVICE = re.compile(r"host|[a-z]+:\d+")
 
 
 class CommandError(Exception):
@@ -34,7 +41,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     program: list[str] = []
     if words[:1] == ["run"]:
         words, program = split_run(words)
-    options = _parser().parse_args(words)
+    _write_what_can_be_written()
+    options = _options(words)
     if options.command == "run":
         options.program = program
     try:
@@ -45,7 +53,34 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        return _broken_pipe()
+        _give_up_output()
+        return 141
+    except OSError as error:
+        # A full disk under standard output, or what no command has expected: the line says which.
+        where = f": {error.filename}" if error.filename else ""
+        print(f"memtui: {error.strerror or error}{where}", file=sys.stderr)
+        _give_up_output()
+        return 1
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    """What was asked for; ends the process with one line where it cannot be understood."""
+    parser = _parser()
+    if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
+        parser.error(f"{words[0]} is no command: memtui run {words[0]}")
+    options, unknown = parser.parse_known_args(words)
+    if unknown and options.command == "attach" and unknown[0].isdigit():
+        parser.exit(2, f"memtui: say memtui attach --pid {unknown[0]}\n")
+    if unknown:
+        parser.exit(2, f"memtui: {unknown[0]} is not known here (see memtui {options.command} --help)\n")
+    return options
+
+
+def _write_what_can_be_written() -> None:
+    # A terminal or pipe of another encoding than UTF-8 gets a question mark for what it has not.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def split_run(words: list[str]) -> tuple[list[str], list[str]]:
@@ -81,12 +116,9 @@ def _dispatch(options: argparse.Namespace) -> int:
     return demo(options)
 
 
-def _broken_pipe() -> int:
-    # Whoever read the lines has gone; the interpreter must not try to write the rest at its end.
-    import os
-
+def _give_up_output() -> None:
+    # Nobody takes the lines any longer; the interpreter must not try to write the rest at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 141
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,19 +138,32 @@ def _parser() -> argparse.ArgumentParser:
         "module or the command belongs to the program; its exit status is memtui's. Without a terminal (or with "
         "--headless) the program keeps the standard streams and memtui's lines go to standard error.",
     )
+    _exact_peaks(run)
     _watching(run)
     attach = commands.add_parser(
         "attach",
-        help="watch a process whose agent is running",
-        description="Watches a process that was started by memtui run or has called memtui.start(). Leaving it leaves "
-        "the process as it is. Of a program of memtui run that has ended meanwhile it prints the output, and has its "
-        "exit status.",
+        help="watch a process that runs already",
+        description="Watches a running training. A process that was started without memtui gets the agent while it "
+        "runs. Leaving it leaves the process as it is. Of a program of memtui run that has ended meanwhile it prints "
+        "the output, and has its exit status. Without --pid it asks which.",
     )
-    attach.add_argument("--pid", type=int, required=True, help="the process; memtui ps lists those that can be watched")
+    # Known here, so that it can be said why not.
+    attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
+    which = attach.add_mutually_exclusive_group()
+    which.add_argument("--pid", type=_pid, metavar="PID", help="the process; memtui ps lists those that can be watched")
+    which.add_argument(
+        "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
+    )
+    attach.add_argument(
+        "--dry-run", action="store_true", help="say what would be done and whether it is allowed; touch nothing"
+    )
+    attach.add_argument(
+        "--unload", action="store_true", help="take the agent out at the end; with --all: out of every process, now"
+    )
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
     opening = commands.add_parser("open", help="replay a log", description="Shows a log that --log has written.")
-    opening.add_argument("file", metavar="FILE")
+    opening.add_argument("file", metavar="FILE", type=_file)
     _watching(opening, log=False)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
@@ -128,8 +173,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help="train on a virtual GPU of this memory, 24GiB: no GPU needed, no real numbers",
     )
+    _exact_peaks(demo)
     _watching(demo)
     return parser
+
+
+def _exact_peaks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--exact-peaks",
+        action="store_true",
+        help="take each step's peak exactly, on CUDA: costs some 70 µs a step; the program's own readings stay right",
+    )
 
 
 def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
@@ -140,14 +194,59 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--frames", type=_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument("--log", metavar="FILE", help="write every frame to FILE, a line of JSON each")
+        parser.add_argument("--log", type=_file, metavar="FILE", help="write every frame to FILE, a line of JSON each")
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
-    parser.add_argument("--device", metavar="D", help="the device to show first: cuda:0, host")
-    parser.add_argument("--theme", metavar="T", help="dark, light, colour-blind, contrast or no-colour")
+    parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
+    parser.add_argument(
+        "--rate",
+        type=_rate,
+        default=10,
+        metavar="HZ",
+        help="draw at most so often, 10 or less: for a slow line; what is recorded does not change",
+    )
+    parser.add_argument("--theme", type=_theme, metavar="T", help="dark, light, colour-blind, contrast or no-colour")
+
+
+def _rate(text: str) -> float:
+    number = _number(text)
+    if not 0.1 <= number <= 10:
+        raise argparse.ArgumentTypeError("must be from 0.1 to 10")
+    return number
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    number = _number(text)
+    if number < 1 or not number.is_integer():
+        raise argparse.ArgumentTypeError("must be a whole number, at least 1")
+    return int(number)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def _pid(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no process id; memtui ps lists those that can be watched")
+    return int(text)
+
+
+def _file(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("name a file")
+    return text
+
+
+def _device(text: str) -> str:
+    if not _DEVICE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device: write cuda:0, or host")
+    return text
+
+
+def _theme(text: str) -> str:
+    if text not in THEMES:
+        raise argparse.ArgumentTypeError(f"no theme {text!r}: " + ", ".join(THEMES[1:]))
+    return text

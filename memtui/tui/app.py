@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import traceback
@@ -56,6 +57,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         Binding("ctrl+p", "command_palette", "commands"),
         Binding("t", "next_theme", "next theme"),
         Binding("g", "glossary", "glossary"),
+        Binding("m", "meaning", "what it means"),
         Binding("question_mark,f1,h", "help", "help"),
     ]
 
@@ -66,6 +68,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         build: Optional[BuildView] = None,
         theme: str | None = None,
         device: str | None = None,
+        rate_hz: float = 10,
         ascii_only: bool | None = None,
         color_system: str | None = "auto",
         environment: Mapping[str, str] | None = None,
@@ -76,6 +79,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         super().__init__(ansi_color=True if colors.mono else None)
         self.feed = feed
         self._started = False
+        self._patience_s: Optional[float] = None  # with a program that was told to end; None where none was
         self.ready = False  # the feed has been started
         # As rich names it, "truecolor" to "standard"; None is no colours, and "auto" what the terminal says of itself.
         self._color_system = self.console.color_system if color_system == "auto" else color_system
@@ -93,7 +97,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             from memtui.analysis.build import build_view
 
             build = build_view
-        self.monitor = MonitorScreen(feed, build, self.look, device)
+        self.monitor = MonitorScreen(feed, build, self.look, device, rate_hz)
 
     def get_driver_class(self) -> type[Driver]:
         """On Linux and macOS the one that draws on standard output."""
@@ -181,10 +185,10 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
     # Pages
 
     def action_help(self) -> None:
-        """The keys."""
-        from .screens.page import KEYS, PageScreen
+        """The keys, and how the screen is read."""
+        from .screens.page import PageScreen, help_entries
 
-        self.push_screen(PageScreen(self.look, "keys", KEYS))
+        self.push_screen(PageScreen(self.look, "keys", help_entries(self.look.glyphs)))
 
     def action_glossary(self) -> None:
         """All terms."""
@@ -192,11 +196,19 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
         self.push_screen(PageScreen(self.look, "glossary", glossary_entries()))
 
+    def action_meaning(self) -> None:
+        """What the figures on the screen mean, as they are now."""
+        from .screens.page import PageScreen, meaning_entries
+
+        title, entries = meaning_entries(self.monitor.view)
+        self.push_screen(PageScreen(self.look, title, entries))
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette."""
         yield SystemCommand("Quit", "leave the monitor", self.action_quit)
         yield SystemCommand("Help", "all keys", self.action_help)
         yield SystemCommand("Glossary", "all terms", self.action_glossary)
+        yield SystemCommand("What it means", "the figures on the screen, in sentences", self.action_meaning)
         yield SystemCommand("Pause", "hold the screen still, or go on", self.monitor.action_pause)
         yield SystemCommand("Picture", "save the screen as an SVG file here", self.action_picture)
         for colors in palette.THEMES:
@@ -249,15 +261,24 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
                 self.monitor.say("interrupted; waiting for it to end")
             else:
                 program.kill()
-            self._wait_for_end(PATIENCE_S)
+            waits, self._patience_s = self._patience_s is not None, PATIENCE_S
+            if not waits:
+                self._wait_for_end()
+        else:
+            self._patience_s = None
 
-    def _wait_for_end(self, seconds: float) -> None:
+    def _wait_for_end(self) -> None:
+        """Leaves once the program has ended, whatever is on the screen; asks again where that takes long."""
+        if self._patience_s is None:
+            return
         if not self.running:
             self.exit(Outcome("stop"))
-        elif seconds > 0:
-            self.set_timer(0.1, partial(self._wait_for_end, seconds - 0.1))
-        elif self.screen is self.monitor:
+            return
+        self._patience_s -= 0.1
+        if self._patience_s <= 0 and self.screen is self.monitor:
+            self._patience_s = math.inf
             self._ask(again=True)
+        self.set_timer(0.1, self._wait_for_end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leaves ctrl+p to the program while it has the keyboard."""
@@ -267,13 +288,18 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
 
 
 def run_app(
-    feed: Feed, *, build: Optional[BuildView] = None, theme: str | None = None, device: str | None = None
+    feed: Feed,
+    *,
+    build: Optional[BuildView] = None,
+    theme: str | None = None,
+    device: str | None = None,
+    rate_hz: float = 10,
 ) -> Outcome:
     """Shows a feed until the user leaves; ValueError for an unknown theme, DisplayFailed where the app breaks."""
     if sys.version_info < (3, 10):
         # There widgets take the loop of the moment they are made; an earlier asyncio.run has left none behind.
         asyncio.set_event_loop(asyncio.new_event_loop())
-    app = MemtuiApp(feed, build=build, theme=theme, device=device)
+    app = MemtuiApp(feed, build=build, theme=theme, device=device, rate_hz=rate_hz)
     outcome = app.run()
     if app.failure is not None:
         raise DisplayFailed(failure_text(app.failure, feed)) from app.failure

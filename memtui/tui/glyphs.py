@@ -6,6 +6,17 @@ import locale
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+#: A letter a phase; "between" has none, so that steps are told apart.
+PHASE_LETTERS = {
+    "startup": "s",
+    "forward": "f",
+    "backward": "b",
+    "optimizer": "o",
+    "evaluation": "e",
+    "checkpoint": "c",
+    "compilation": "m",
+}
+
 
 @dataclass(frozen=True)
 class Corners:
@@ -27,6 +38,7 @@ class Glyphs:
     braille: bool
     area: str  # a full cell, where there is no braille
     envelope: str
+    held: str  # the height of a column that nothing was read in, where there is no braille
     reserved: Corners
     device: Corners
     capacity: str
@@ -43,12 +55,17 @@ class Glyphs:
     marker: str
     empty_phase: str
 
+    def phase(self, name: str) -> str:
+        """The character of a phase in the strip under the chart."""
+        return self.empty_phase if name == "between" else PHASE_LETTERS.get(name, name[:1] or " ")
+
 
 UNICODE = Glyphs(
     name="unicode",
     braille=True,
     area="⣿",
     envelope="⡪",
+    held="⠒",
     reserved=Corners("━", "┛", "┏", "┓", "┗", "┃"),
     device=Corners("─", "┘", "┌", "┐", "└", "│"),
     capacity="┈",
@@ -71,6 +88,7 @@ ASCII = Glyphs(
     braille=False,
     area="#",
     envelope=":",
+    held="_",
     reserved=Corners("=", "+", "+", "+", "+", "|"),
     device=Corners("-", "+", "+", "+", "+", "|"),
     capacity="~",

@@ -37,3 +37,20 @@ class TabPointed(Message):
     """A tab's name was clicked."""
 
     name: str
+
+
+@dataclass
+class StepTurned(Message):
+    """The step tab is to show something else of its step."""
+
+    def can_replace(self, message: Message) -> bool:
+        """What is shown is drawn once however many keys were pressed."""
+        return isinstance(message, StepTurned)
+
+
+class TensorsTurned(Message):
+    """The tensors tab is to show its table in another way."""
+
+    def can_replace(self, message: Message) -> bool:
+        """What is shown is drawn once however many keys were pressed."""
+        return isinstance(message, TensorsTurned)

@@ -19,8 +19,9 @@ async def render(
     keys: tuple[str, ...] = (),
     ascii_only: bool = False,
     seconds: float = 0.0,
+    after: float = 0.0,
 ) -> str:
-    """An SVG of the app at a size and theme, after it ran for `seconds` and `keys` were pressed."""
+    """An SVG of the app at a size and theme: after `seconds`, `keys` pressed, and `after` seconds more."""
     app = MemtuiApp(feed, build=build, theme=theme, ascii_only=ascii_only, color_system="truecolor", environment={})
     async with app.run_test(size=(width, height)) as pilot:
         while not app.ready:
@@ -28,6 +29,7 @@ async def render(
         await asyncio.sleep(seconds)
         for key in keys:
             await pilot.press(key)
+        await asyncio.sleep(after)
         app.monitor.draw_changes(force=True)
         await pilot.pause()
         return app.export_screenshot(title="memtui", simplify=True)
@@ -42,8 +44,9 @@ def save(
     theme: str = "dark",
     keys: tuple[str, ...] = (),
     seconds: float = 0.0,
+    after: float = 0.0,
 ) -> None:
     """Writes the SVG of `render` to `path`; raises OSError."""
-    svg = asyncio.run(render(feed, width, height, theme=theme, keys=keys, seconds=seconds))
+    svg = asyncio.run(render(feed, width, height, theme=theme, keys=keys, seconds=seconds, after=after))
     with open(path, "w", encoding="utf-8") as file:
         file.write(svg)

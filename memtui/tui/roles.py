@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.wire.frames import PHASES
+from memtui.wire.frames import CATEGORIES, PHASES
 
 # A space is plain background.
 TEXT = "a"
@@ -50,6 +50,7 @@ TENANTS = (
     "inputs",
     "workspaces",
     "communication",
+    "private_pools",
     "unattributed",
     "allocated",
     "active_pending_free",
@@ -65,7 +66,7 @@ TENANTS = (
     "device_free",
     "other_tenant",
 )
-_INK, _FILL, _PHASE = 0x100, 0x140, 0x180
+_INK, _FILL, _PHASE, _PAIR = 0x100, 0x140, 0x180, 0x200
 _PLACES = {key: place for place, key in enumerate(TENANTS)}
 
 
@@ -77,6 +78,17 @@ def ink(tenant: str) -> str:
 def fill(tenant: str) -> str:
     """The role of a tenant's part of a bar."""
     return chr(_FILL + _PLACES.get(tenant, len(TENANTS) - 1))
+
+
+#: What can lie on each other in one cell of a stacked area; an empty name is nothing, the background.
+STACKED = (*CATEGORIES, "other_tenant", "")
+_LEVELS = {key: place for place, key in enumerate(STACKED)}
+_OTHER = STACKED.index("other_tenant")
+
+
+def pair(lower: str, upper: str) -> str:
+    """The role of a cell whose lower part is one tenant's and whose upper part another's."""
+    return chr(_PAIR + len(STACKED) * _LEVELS.get(lower, _OTHER) + _LEVELS.get(upper, _OTHER))
 
 
 def phase(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -101,6 +103,54 @@ def clip(text: str, width: int, ellipsis: str = "…") -> str:
     if measured[len(kept)] == WIDE:
         kept = kept[:-1]
     return kept.replace(WIDE, "").rstrip() + ellipsis
+
+
+@lru_cache(512)
+def shorten(text: str, width: int, ellipsis: str = "…") -> str:
+    """A sentence of at most `width` cells without what there is no room for: whole parts from its end, else words.
+
+    Parts end at a dot, a semicolon, a colon, a bracket or before "in". Less than half the room is too little of them:
+    then it ends with the last whole word, and an ellipsis; never with a number that has lost its unit.
+    """
+    if len(cells(text)) <= width:
+        return text
+    parts = [end for end in _part_ends(text) if len(cells(text[:end])) <= width]
+    if parts and 2 * len(cells(text[: parts[-1]])) >= width:
+        return text[: parts[-1]]
+    kept = _words(text, width - len(ellipsis))
+    while _BARE_NUMBER.search(kept):
+        kept = _words(kept, len(cells(kept)) - 1)
+    return kept + ellipsis if kept else text[: parts[-1]] if parts else clip(text, width, ellipsis)
+
+
+def _part_ends(text: str) -> Iterator[int]:
+    begun = 0
+    for found in _PART_ENDS.finditer(text):
+        # One or two words before a colon are only what a list is called.
+        if found.group() != ": " or len(text[begun : found.start()].split()) > 2:
+            yield found.start()
+        begun = found.end()
+
+
+def words(text: str, width: int, ellipsis: str = "…") -> str:
+    """Text of at most `width` cells that ends with a whole word; only a first word that is too wide is cut."""
+    if len(cells(text)) <= width:
+        return text
+    kept = _words(text, width - len(ellipsis))
+    return kept + ellipsis if kept else clip(text, width, ellipsis)
+
+
+def _words(text: str, width: int) -> str:
+    """The first whole words that fit, without the marks after them."""
+    ends = [place.start() for place in re.finditer(r"\s+|$", text)]
+    fitting = [end for end in ends if len(cells(text[:end].rstrip(_MARKS))) <= width]
+    return text[: fitting[-1]].rstrip(_MARKS) if fitting else ""
+
+
+_PART_ENDS = re.compile(r" [·|] |; |: | \(| in | ← | <- ")
+_MARKS = " ·|;:,(-–"
+#: Ends with a number, or the mark of a bound, whose unit is missing.
+_BARE_NUMBER = re.compile(r"(^|\s)[≥≤>=<+±−-]*([\d.,]+|[≥≤>=<+±−-])$")
 
 
 def overlay(row: Row, start: int, text: str, role: str) -> Row:

@@ -11,6 +11,7 @@ from memtui.analysis.verdict import end_text
 from memtui.analysis.view import View
 
 from . import roles
+from .plot.frame import fine_clock
 from .plot.track import Column
 from .timeline import Timeline
 from .widgets.chart import Readout
@@ -25,6 +26,8 @@ class Status:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self._message: Optional[tuple[float, str]] = None
+        self._cursor_ns: Optional[int] = None  # where the cursor was last
+        self._explained: Optional[int] = None  # the row that was marked when it moved
 
     def say(self, text: str) -> None:
         """Shows a line that goes away by itself."""
@@ -37,7 +40,11 @@ class Status:
             if time.monotonic() < self._message[0]:
                 return roles.TITLE, self._message[1]
             self._message = None
-        if view is not None and marked_row is not None and marked_row < len(view.rows):
+        if timeline.window.cursor_ns != self._cursor_ns:
+            # Whoever moves the cursor asks for the figures there, and no longer for what a term means.
+            self._cursor_ns = timeline.window.cursor_ns
+            self._explained = None if self._cursor_ns is None else marked_row
+        if view is not None and marked_row not in (None, self._explained) and marked_row < len(view.rows):
             row = view.rows[marked_row]
             return roles.TEXT, glossary.explain(row.key) or row.label
         readout = timeline.chart.readout()
@@ -60,8 +67,9 @@ class Status:
         hello = timeline.feed.session.hello
         parts = []
         if hello is not None:
-            wall = (readout.time_ns + hello.wall_offset_ns) / 1e9
-            parts.append(time.strftime("%H:%M:%S", time.localtime(wall)))
+            wall_ns = readout.time_ns + hello.wall_offset_ns
+            fine = timeline.chart.close
+            parts.append(fine_clock(wall_ns) if fine else time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9)))
         parts += [
             f"allocated {_range(readout.allocated)}",
             f"reserved {_range(readout.reserved)}",

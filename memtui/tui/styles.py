@@ -13,9 +13,11 @@ from .palette import Colors, letter_on, mix
 _PHASE_TENANTS = {
     "startup": "other_tenant",
     "forward": "activations",
-    "loss": "temporaries",
     "backward": "gradients",
     "optimizer": "optimizer_state",
+    "evaluation": "inputs",
+    "checkpoint": "workspaces",
+    "compilation": "temporaries",
 }
 
 
@@ -72,6 +74,10 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
         table[roles.ink(tenant)] = style(letter, colour)
         # In the bar the letter stands in every cell: a quieter one, so that the colour is what is seen first.
         table[roles.fill(tenant)] = style(mix(colour, letter, 0.6), colour)
+    for lower in roles.STACKED:
+        for upper in roles.STACKED:
+            below = colors.tenant(lower) if lower else colors.background
+            table[roles.pair(lower, upper)] = style(below, colors.tenant(upper) if upper else None)
     for name in PHASES:
         likeness = _PHASE_TENANTS.get(name)
         table[roles.phase(name)] = style(colors.tenant(likeness) if likeness else colors.faint)
@@ -116,6 +122,9 @@ def _mono_styles() -> dict[str, Style]:
         table[roles.ink(tenant)] = bold
         # Neighbours are told apart by their letters; every other one is bold, so that a border is seen too.
         table[roles.fill(tenant)] = dim if tenant == "device_free" else bold if place % 2 else plain
+    for lower in roles.STACKED:
+        for upper in roles.STACKED:
+            table[roles.pair(lower, upper)] = plain  # not drawn: without colours a cell is its larger part's
     for name in PHASES:
         table[roles.phase(name)] = plain
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from .feed import Feed, Recording
-from .plot.scale import SPANS
+from .plot.scale import SPANS, USUAL_SPAN
 from .plot.window import Window
 from .widgets.chart import Chart
 
@@ -55,8 +55,12 @@ class Timeline:
         self.chart.input.frozen = self.paused_ns is not None
 
     def zoom(self, steps: int) -> None:
-        """Zooms out by `steps`."""
-        self.window = self.window.zoomed(steps, self.chart.age_ns, self.end_ns(), self.chart.cells)
+        """Zooms out by `steps`; in as far as there is detail to see."""
+        chart = self.chart
+        self.window = self.window.zoomed(steps, chart.age_ns, self._live_end_ns(), chart.cells, chart.closest())
+
+    def _live_end_ns(self) -> int:
+        return self.end_ns() if self.feed.replay else min(self.end_ns(), self.chart.live_end_ns())
 
     def move(self, columns: int) -> None:
         """Moves the cursor by columns of the chart; to the right of the newest is live."""
@@ -64,16 +68,16 @@ class Timeline:
         if self.feed.replay:
             self.point(self.feed.now_ns() + columns * chart.cell_ns())
         else:
-            self.window = self.window.moved(columns, chart.cells, chart.age_ns, self.first_ns(), self.end_ns())
+            self.window = self.window.moved(columns, chart.cells, chart.age_ns, self.first_ns(), self._live_end_ns())
 
     def point(self, time_ns: int) -> None:
         """Sets the cursor; a recording is shown as it was then."""
-        place = max(self.first_ns(), min(self.end_ns(), time_ns))
+        place = max(self.first_ns(), min(self._live_end_ns(), time_ns))
         if self.feed.replay:
             recording = cast("Recording", self.feed)
             recording.seek(time_ns)
             place = recording.now_ns()
-        self.window = self.window.at(place, self.chart.cells, self.chart.age_ns, self.end_ns())
+        self.window = self.window.at(place, self.chart.cells, self.chart.age_ns, self._live_end_ns())
 
     def oldest(self) -> None:
         """The cursor at the oldest figures."""
@@ -90,5 +94,6 @@ class Timeline:
         """A recording has been read: all of it is in the window, the cursor where it stands."""
         recording = cast("Recording", self.feed)
         length = recording.end_ns - recording.start_ns
-        span = next((index for index, seconds in enumerate(SPANS) if seconds * 1e9 >= length), len(SPANS) - 1)
+        long_enough = (index for index in range(USUAL_SPAN, len(SPANS)) if SPANS[index] * 1e9 >= length)
+        span = next(long_enough, len(SPANS) - 1)
         self.window = Window(span=span, cursor_ns=recording.now_ns())

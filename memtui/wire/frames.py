@@ -7,7 +7,7 @@ Optional[...] instead of X | None: these annotations are evaluated, also by Pyth
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 #: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
 PROTOCOL = 1
@@ -23,15 +23,19 @@ CATEGORIES = (
     "temporaries",
     "inputs",
     "workspaces",
+    "communication",
+    "private_pools",
     "unattributed",
 )
 
-PHASES = ("startup", "forward", "loss", "backward", "optimizer", "between")
+#: Where a training can be. The last two are seen on the training's stack, ten times a second, and stand in the place
+#: of whichever other phase is under way.
+PHASES = ("startup", "forward", "backward", "optimizer", "between", "evaluation", "checkpoint", "compilation")
 
 #: Boundaries at which a frame is made on the training's thread.
 BOUNDARIES = (
     "forward_start",
-    "forward_end",
+    "evaluation_start",
     "backward_start",
     "backward_end",
     "optimizer_start",
@@ -98,6 +102,7 @@ class Classification:
     phase: str
     step: int
     categories: dict[str, int]
+    tagged: dict[str, int] = field(default_factory=dict)  # of these, bytes of what the program has named itself
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,10 @@ class DeviceFrame:
     last_step_peak_bytes: Optional[int] = None
     last_step_peak_exact: bool = False
     last_step_peak_phase: Optional[str] = None
+    # Where every step is taken: the highest of those that have ended since the last frame without a boundary.
+    highest_step_peak_bytes: Optional[int] = None
+    highest_step_peak_step: Optional[int] = None  # its number, the first being 1
+    highest_step_peak_phase: Optional[str] = None
     num_alloc_retries: Optional[int] = None
     num_ooms: Optional[int] = None
     num_segments: Optional[int] = None
@@ -159,7 +168,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened once: oom, alloc_retry, new_peak, optimizer_state_appeared, discovery, agent_error..."""
+    """Something that happened once: oom, alloc_retry, new_peak, optimizer_state_appeared, discovery, agent_error...
+
+    `step` is as a frame's: how many were completed then; of a peak, when it was reached.
+    """
 
     name: str
     time_ns: int
@@ -196,6 +208,69 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A phase of a recorded step begins before its event number `event`."""
+
+    event: int
+    phase: str
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """Every allocation and every free of one device in one step, from torch's own history of it.
+
+    Events are numbered from 0 in their order. A block is (born, died, bytes, category, name, site, module): born is the
+    number of the event that allocated it, -1 where it was there before; died the one that freed it, -1 where it was
+    still there at the end; the others are indices into `categories`, `names`, `sites` and `modules`, -1 where unknown.
+    """
+
+    device: str
+    step: int  # as a frame's: so many were completed when it began
+    time_ns: int  # when it began
+    duration_ns: int
+    cost_ns: int  # what switching the history on, the looks and reading it took of the training's time
+    before_bytes: int  # allocated at the beginning; the blocks that were there before add up to it
+    counted_peak_bytes: Optional[int]  # the allocator's own peak, where it rose in this step
+    event_us: tuple[int, ...]  # of each event, since `time_ns`
+    marks: tuple[Mark, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    categories: tuple[str, ...]
+    names: tuple[str, ...]  # of tensors: "layers.0.weight", "layers.0.weight (gradient)", "... exp_avg"
+    sites: tuple[str, ...]  # call sites: "file:line function", the innermost first, a line each
+    modules: tuple[str, ...]  # by the root's own names: "layers.0", "" for the root
+    lost_events: int = 0  # older than what was kept
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One live tensor, or `count` blocks that no tensor of the model owns and that are alike."""
+
+    category: str
+    size_bytes: int  # of all of them
+    name: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    phase: str = ""  # of birth, where that is what is known
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The largest live tensors of one device at one instant; all of them add up to `allocated_bytes`."""
+
+    time_ns: int
+    step: int
+    phase: str
+    device: str
+    allocated_bytes: int
+    tensors: tuple[Tensor, ...]  # the largest first
+    others_count: int = 0
+    others_bytes: int = 0
+    cost_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Bye:
     """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
 
@@ -213,11 +288,24 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "unload" or "ping"."""
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping"."""
 
     name: str
     protocol: int = PROTOCOL
     history: bool = True
+
+
+_Message = TypeVar("_Message")
+
+
+def made(cls: type[_Message], values: dict[str, Any]) -> _Message:
+    """An instance with these fields; the others have their defaults. Every one that has no default must be given.
+
+    A frozen class's own `__init__` sets field after field through a function: a fifth of what a frame costs.
+    """
+    message = object.__new__(cls)
+    message.__dict__.update(values)
+    return message
 
 
 MESSAGES = {
@@ -225,6 +313,8 @@ MESSAGES = {
     "frame": Frame,
     "event": Event,
     "model": Model,
+    "recorded_step": RecordedStep,
+    "tensors": Tensors,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,

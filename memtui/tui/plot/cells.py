@@ -25,6 +25,7 @@ class Cell(NamedTuple):
     reserved_before: Optional[int]
     device: Optional[int]
     device_before: Optional[int]
+    held: bool = False  # no sample of its own: what was read last before it
 
 
 class Ground(NamedTuple):
@@ -58,7 +59,8 @@ def dots(value: int, top: int, total: int) -> int:
 
 def column(cell: Cell, behind: Ground, top: int, height: int, glyphs: Glyphs) -> tuple[str, str]:
     """The characters and roles of one column of `height` cells."""
-    text, role = _area(cell, behind, top, height, glyphs)
+    draw = _outline if cell.held else _area
+    text, role = draw(cell, behind, top, height, glyphs)
     if cell.device is not None and cell.device != cell.reserved:
         _line(text, role, cell.device, cell.device_before, glyphs.device, roles.DEVICE)
     if cell.reserved is not None:
@@ -96,6 +98,18 @@ def _area(cell: Cell, behind: Ground, top: int, height: int, glyphs: Glyphs) -> 
         role[height - 1 - place] = roles.ENVELOPE if spread or place == crest else roles.ALLOCATED
     if 0 <= crest < solid:  # the top ends exactly with a cell
         role[height - 1 - crest] = roles.ENVELOPE
+    return text, role
+
+
+def _outline(cell: Cell, behind: Ground, top: int, height: int, glyphs: Glyphs) -> tuple[list[str], list[str]]:
+    """Only the height of the area."""
+    text, role = list(behind.text), list(behind.roles)
+    per_cell = 4 if glyphs.braille else 1
+    high = max(_dots(cell.left, top, height * per_cell)[1], _dots(cell.right, top, height * per_cell)[1])
+    if high:
+        row, place = divmod(high - 1, per_cell)
+        text[height - 1 - row] = chr(0x2800 + _LEFT[place] + _RIGHT[place]) if glyphs.braille else glyphs.held
+        role[height - 1 - row] = roles.ALLOCATED
     return text, role
 
 

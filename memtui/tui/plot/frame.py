@@ -15,10 +15,17 @@ from memtui.tui.look import Look
 from memtui.tui.rows import Line, Row, overlay
 
 from .cells import row_of
-from .scale import Scale, ago, clock_ticks
+from .scale import SPANS, USUAL_SPAN, Scale, ago, clock_ticks
 
 #: Left of the picture: a space, "1,024" or "0 GiB", and the axis.
 GUTTER = 7
+
+#: Phases that may last for many steps' time.
+_LONG = frozenset(("evaluation", "checkpoint", "compilation"))
+_SHORT = "steps are shorter than a column"
+
+#: An axis shorter than this (a little more than the longest close window) tells parts of a second.
+CLOSE_S = SPANS[USUAL_SPAN] * 0.9
 
 #: What a label must not cover.
 _FIGURES = frozenset((roles.ALLOCATED, roles.ENVELOPE))
@@ -111,13 +118,18 @@ def time_axis(
     row = Line().add(unit, roles.DIM).add(look.glyphs.corner, roles.AXIS).row(GUTTER + span.cells)
     length_s = span.cells * span.cell_ns / 1e9
     right_ns = min(now_ns, (span.last + 1) * span.cell_ns)
+    close = length_s < CLOSE_S
 
     def text(back_s: float) -> str:
+        if close:  # of this axis' own end, which is told with its parts of a second
+            return look.text("−") + ago(back_s, length_s)
         if not end_label and wall_offset_ns is not None:
             return _clock(right_ns - back_s * 1e9 + wall_offset_ns, length_s)
         return look.text("−") + ago((now_ns - right_ns) / 1e9 + back_s, length_s)
 
     right = end_label or text(0)
+    if close:
+        right = "" if wall_offset_ns is None else fine_clock(right_ns + wall_offset_ns)
     free_from = 0
     for back_s in clock_ticks(length_s, span.cells):
         place = span.cells - 1 - round(back_s * 1e9 / span.cell_ns)
@@ -130,18 +142,34 @@ def time_axis(
     return overlay(row, GUTTER + span.cells - len(right), right, roles.DIM)
 
 
-def phase_strip(span: TimeSpan, phases: Optional[PhaseHistory], step_ns: Optional[int], glyphs: Glyphs) -> Row:
-    """The phase in the middle of each column, where steps are long enough for that to say something."""
+def phase_strip(
+    span: TimeSpan,
+    phases: Optional[PhaseHistory],
+    step_ns: Optional[int],
+    glyphs: Glyphs,
+    closest_s: float = SPANS[USUAL_SPAN],
+) -> Row:
+    """The phase in the middle of each column, where steps are long enough for that to say something.
+
+    Where they are not, what lasts longer than steps is shown all the same. `closest_s` is the shortest window there is.
+    """
     line = Line().add(" phase ", roles.DIM)
     width = GUTTER + span.cells
     if phases is None:
         return line.row(width)
-    if step_ns is not None and step_ns < 3 * span.cell_ns:
-        return line.add("steps are shorter than a column: + zooms in to their phases", roles.FAINT).row(width)
+    short = step_ns is not None and step_ns < 3 * span.cell_ns
     start, end = span.first * span.cell_ns, (span.last + 1) * span.cell_ns
-    for name in _known(phases.window(start, end, span.cells)):
-        if name:
-            line.add(glyphs.empty_phase if name == "between" else name[0], roles.phase(name))
+    names = _known(phases.window(start, end, span.cells))
+    words = _SHORT if short else ""
+    if short and step_ns is not None and step_ns * span.cells >= 3e9 * closest_s:
+        words += ": + zooms in to their phases"
+    if _LONG.intersection(names[: len(words)]):
+        words = ""  # what is there is drawn in its place
+    for place, name in enumerate(names):
+        if short and name not in _LONG:
+            line.add(words[place : place + 1] or " ", roles.FAINT)
+        elif name:
+            line.add(glyphs.phase(name), roles.phase(name))
         else:
             line.add(" ", " ")
     return line.row(width)
@@ -149,6 +177,12 @@ def phase_strip(span: TimeSpan, phases: Optional[PhaseHistory], step_ns: Optiona
 
 def _known(names: Iterable[Optional[str]]) -> list[str]:
     return [name or "" for name in names]
+
+
+def fine_clock(wall_ns: int) -> str:
+    """The time of day to the millisecond."""
+    seconds, rest_ns = divmod(wall_ns, 1_000_000_000)
+    return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest_ns // 1_000_000:03}"
 
 
 def _clock(wall_ns: float, length_s: float) -> str:

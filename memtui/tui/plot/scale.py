@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Optional
 
 from memtui.analysis import units
 
@@ -11,7 +12,12 @@ _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ROUND = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 100, 128, 200, 250, 256, 400, 500, 512, 1000, 1024)
 
 #: Lengths of the visible window, in seconds; from one to the next is at most about threefold.
-SPANS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 259200, 604800)
+SPANS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 259200, 604800)
+
+#: From here on a column is about as long as samples are apart; closer, most columns have none.
+USUAL_SPAN = SPANS.index(5)
+#: Samples that a closer window must have room for: else there is nothing to see in it.
+LEAST_SAMPLES = 8
 
 #: The live window at most, until the user zooms: long enough for steps of some seconds, short enough to see one.
 DEFAULT_SPAN = SPANS.index(120)
@@ -69,10 +75,41 @@ def round_top(value: int) -> int:
     return next((step * size for step in (640, 768, 896) if step * size >= wanted), 1024 * size)
 
 
+def closest_span(spacing_ns: Optional[int]) -> int:
+    """The place in SPANS of the closest window for samples that are so far apart."""
+    wanted = math.inf if spacing_ns is None else spacing_ns * LEAST_SAMPLES
+    return next((place for place in range(USUAL_SPAN) if SPANS[place] * 1e9 >= wanted), USUAL_SPAN)
+
+
+#: Steps of the axis of less than a second.
+_PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
 def clock_ticks(span_s: float, cells: int) -> list[float]:
     """Seconds before the right end at which the time axis gets a label, from left to right, without the end."""
     most = max(1, cells // 18)
-    for step in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800):
+    for step in (
+        *_PARTS,
+        1,
+        2,
+        5,
+        10,
+        15,
+        30,
+        60,
+        120,
+        300,
+        600,
+        900,
+        1800,
+        3600,
+        7200,
+        10800,
+        21600,
+        43200,
+        86400,
+        172800,
+    ):
         if span_s / step <= most + 0.5:
             count = int(span_s // step + 1e-9)
             return [step * index for index in range(count, 0, -1)]
@@ -82,6 +119,8 @@ def clock_ticks(span_s: float, cells: int) -> list[float]:
 def ago(seconds: float, span_s: float = 0) -> str:
     """A distance in time on an axis of `span_s`: "60 s", "5 m", "1 h 30 m", "2 d"; one unit for a short axis."""
     whole = round(seconds)
+    if 0 < span_s < SPANS[USUAL_SPAN]:
+        return f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
     if whole < 120 or (whole <= 125 and span_s <= 130):
         return f"{whole} s"
     if whole < 3600:

@@ -26,16 +26,26 @@ class Track:
         self._newest_ns: int | None = None
         self._held: tuple[int, int | None] = (0, None)
 
-    def columns(self, series: Series | None, first: int, count: int, step_ns: int, now_ns: int) -> list[Column]:
+    def columns(
+        self, series: Series | None, first: int, count: int, step_ns: int, now_ns: int, *, close: bool = False
+    ) -> list[Column]:
         """(min, max) of columns `first` to `first + count` of `step_ns` each; column n begins at n * step_ns.
 
         Short gaps between samples, and from the last one until now, are bridged with the value that held; long ones
-        are None.
+        are None. `close` is for columns that are mostly gaps: each has the last value before it.
         """
         if series is None:
-            return [None] * count
+            self._raw = [None] * count
+            self._series = None
+            return self._raw
         self._update(series, first, count, step_ns)
+        if close:
+            return _last_values(self._raw, series, first, step_ns, now_ns)
         return bridge(self._raw, max(1, HOLD_NS // step_ns), now_ns // step_ns - first, series.last_value)
+
+    def sampled(self) -> list[bool]:
+        """Which of the columns asked for last have a sample of their own."""
+        return [column is not None for column in self._raw]
 
     def _update(self, series: Series, first: int, count: int, step_ns: int) -> None:
         held = (len(series), series.first_time_ns)
@@ -62,6 +72,23 @@ def _fine_window(series: Series, start_ns: int, end_ns: int, columns: int) -> li
     for start in range(0, len(pieces), PIECES):
         known = [piece for piece in pieces[start : start + PIECES] if piece is not None]
         result.append((min(low for low, _ in known), max(high for _, high in known)) if known else None)
+    return result
+
+
+def _last_values(raw: list[Column], series: Series, first: int, step_ns: int, now_ns: int) -> list[Column]:
+    """Columns without a sample with the value of the last one before them, if that is not too old; none after now."""
+    result = list(raw)
+    held: tuple[int, int] | None = None
+    in_gap = False
+    for place, column in enumerate(raw):
+        if column is not None:
+            in_gap = False
+            continue
+        begins_ns = (first + place) * step_ns
+        if not in_gap:
+            held, in_gap = series.around(begins_ns)[0], True
+        if held is not None and begins_ns - held[0] <= HOLD_NS and begins_ns <= now_ns:
+            result[place] = (held[1], held[1])
     return result
 
 

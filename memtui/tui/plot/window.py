@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from .scale import DEFAULT_SPAN, SPANS
+from .scale import DEFAULT_SPAN, SPANS, USUAL_SPAN
 
 #: How a young session's window grows until it has its usual length.
 FIRST_SPANS = (SPANS.index(60), DEFAULT_SPAN)
@@ -33,17 +33,23 @@ class Window:
 
     def cell_ns(self, cells: int, age_ns: int) -> int:
         """The time of one column of cells; even, since each has two halves."""
-        wanted = SPANS[self.index(age_ns)] * 1_000_000_000
+        wanted = int(SPANS[self.index(age_ns)] * 1_000_000_000)
         return max(2, 2 * -(-wanted // (2 * max(1, cells))))
 
-    def zoomed(self, steps: int, age_ns: int, now_ns: int, cells: int) -> Window:
-        """Zoomed out by `steps`; the cursor, or else the end, stays in its place."""
-        index = max(0, min(len(SPANS) - 1, self.index(age_ns) + steps))
+    def close(self, age_ns: int) -> bool:
+        """Whether a column is so short that most have no sample."""
+        return self.index(age_ns) < USUAL_SPAN
+
+    def zoomed(self, steps: int, age_ns: int, now_ns: int, cells: int, closest: int = USUAL_SPAN) -> Window:
+        """Zoomed out by `steps`, to the place `closest` of SPANS at most; the cursor, or else the end, stays."""
+        now = self.index(age_ns)
+        index = max(min(closest, now), min(len(SPANS) - 1, now + steps))
         result = replace(self, span=index)
-        if self.cursor_ns is None or self.end_ns is None:
+        if self.cursor_ns is None:
             return result
         before, after = self.cell_ns(cells, age_ns), result.cell_ns(cells, age_ns)
-        end = self.cursor_ns + (self.end_ns - self.cursor_ns) * after // before
+        end_before = now_ns if self.end_ns is None else self.end_ns
+        end = self.cursor_ns + (end_before - self.cursor_ns) * after // before
         return replace(result, end_ns=None if end >= now_ns else end)
 
     def moved(self, columns: int, cells: int, age_ns: int, first_ns: int, now_ns: int) -> Window:

@@ -22,6 +22,8 @@ from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
 from memtui.tui.status import Status
+from memtui.tui.steps import RecordedSteps
+from memtui.tui.tensors import LiveTensors
 from memtui.tui.timeline import Timeline
 from memtui.tui.widgets.bar import Bar
 from memtui.tui.widgets.chart import Chart
@@ -32,24 +34,25 @@ from memtui.tui.widgets.header import Header
 from memtui.tui.widgets.keys import Keys
 from memtui.tui.widgets.lines import Lines
 from memtui.tui.widgets.small import Small
+from memtui.tui.widgets.step import Step
+from memtui.tui.widgets.tensors import TensorList
 
 if TYPE_CHECKING:
     from memtui.tui.program import ProgramTab
     from memtui.tui.widgets.output import OutputPane
 
-#: Between two looks at the feed: nobody reads more than four numbers a second. Columns of the chart that are shorter
-#: than FAST_CELL_NS are looked at every FAST_S.
+#: Between two looks at the feed: nobody reads more than four numbers a second. A chart that moves fast is looked at
+#: every FAST_S.
 LOOK_S, FAST_S = 0.25, 0.1
-FAST_CELL_NS = 250_000_000
 
-#: Without anything new, the state ("no frame for 3 s") is looked at so often.
-IDLE_S = 1.0
-
-#: Of the time, drawing takes at most this share: a slow machine or terminal gets fewer frames.
-SHARE = 0.2
+#: Without anything new, the state ("no frame for 3 s") is looked at so often; of the time, drawing takes at most
+#: this share: a slow machine or terminal gets fewer frames.
+IDLE_S, SHARE = 1.0, 0.2
 
 #: Lines that are no longer needed are given back after so long.
 STEADY_S = 5.0
+#: Up to so many drawings a second, the picture moves by so many columns at a time.
+SLOW_HZ, SLOW_STRIDE = 2, 4
 
 
 class MonitorScreen(Screen[None], inherit_bindings=False):
@@ -79,10 +82,16 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         Binding("1", "tab('memory')", "memory"),
         Binding("2", "tab('events')", "events"),
         Binding("3", "tab('output')", "output"),
+        Binding("4", "tab('step')", "recorded step"),
+        Binding("d", "record", "record the next step"),
+        Binding("5", "tab('tensors')", "live tensors"),
     ]
 
-    def __init__(self, feed: Feed, build: BuildView, look: Look, device: Optional[str] = None) -> None:
+    def __init__(
+        self, feed: Feed, build: BuildView, look: Look, device: Optional[str] = None, rate_hz: float = 10
+    ) -> None:
         super().__init__()
+        self._least_s = 1 / rate_hz  # between two drawings
         self.feed, self.build, self.look = feed, build, look
         self.device = device
         self.device_chosen = device is not None
@@ -98,15 +107,21 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self._fewer_since: float | None = None
         self.header = Header(look, id="header")
         self.chart = Chart(look, id="chart")
+        # Where so few drawings are wanted, the link is slow: all of the picture is sent each time that it moves.
+        self.chart.stride = SLOW_STRIDE if rate_hz <= SLOW_HZ else 1
         self.figures = Figures(look, id="figures")
         self.bar = Bar(look, id="bar")
         self.evidence = Evidence(look, id="evidence")
         self.event_strip = Events(look, id="event-strip")
         self.event_list = Events(look, full=True, id="event-list")
+        self.step = Step(look, id="step")
+        self.tensor_list = TensorList(look, id="tensors")
         self.keys = Keys(look, id="keys")
         self.small = Small(look, id="small")
         self.timeline = Timeline(feed, self.chart)
         self.status = Status(self.timeline)
+        self.recorded = RecordedSteps(feed, self.step, self.status.say)
+        self.live_tensors = LiveTensors(feed, self.tensor_list)
 
     def compose(self) -> ComposeResult:
         """From top to bottom; the tabs' contents lie in the same place, one of them shown."""
@@ -118,8 +133,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             yield self.bar
             yield self.evidence
             yield self.event_strip
-        self.event_list.display = False
+        self.event_list.display = self.step.display = self.tensor_list.display = False
         yield self.event_list
+        yield self.step
+        yield self.tensor_list
         yield self.keys
         yield self.small
 
@@ -132,7 +149,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.app.app_resume_signal.subscribe(self, self._resumed_app)
         if self.feed.replay:
             self.keys.replay = self.header.replay = True
-            self.chart.input.end_label = "end"
+            self.chart.input.end_label, self.chart.input.recorded = "end", True
 
     def on_resize(self) -> None:
         """Divides the lines anew."""
@@ -150,7 +167,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             if self.is_current and not self.has_class("-small"):
                 self.tick()
             took = time.monotonic() - began
-            period = FAST_S if self.tab == "memory" and self._fast else LOOK_S
+            period = max(self._least_s, FAST_S if self.tab == "memory" and self.chart.fast else LOOK_S)
             await asyncio.sleep(max(period - took, took / SHARE - took))
 
     def tick(self) -> None:
@@ -158,11 +175,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         session = self.feed.session
         wait = IDLE_S if (id(session), session.revision) == self._revision else LOOK_S
         due = time.monotonic() - self._looked_at > wait - FAST_S / 2
-        self._draw(view=due and self.timeline.paused_ns is None, chart=due or self._fast)
-
-    @property
-    def _fast(self) -> bool:
-        return self.chart.cell_ns() < FAST_CELL_NS
+        self._draw(view=due and self.timeline.paused_ns is None, chart=due or self.chart.fast)
 
     def draw_changes(self, *, force: bool = False) -> None:
         """Brings every visible part up to date at once; with `force` the figures too."""
@@ -173,6 +186,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self.refresh_view()
         elif chart and self.timeline.paused_ns is None:
             self._feed_chart()
+        self.recorded.look(self.timeline.device)
         self.header.status = self.status.line(self.view, self.figures.cursor)
         shown: list[Lines] = [self.header, self.keys]
         if self.tab == "memory":
@@ -183,6 +197,12 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             self._cursor_before = self.figures.cursor
         elif self.tab == "events":
             shown.append(self.event_list)
+        elif self.tab == "step":
+            shown.append(self.step)
+        elif self.tab == "tensors":
+            timeline = self.timeline
+            self.live_tensors.look(timeline.device, timeline.now_ns(), paused=timeline.paused_ns is not None)
+            shown.append(self.tensor_list)
         if paint(self, shown, self.look):
             self.frames_drawn += 1
 
@@ -279,6 +299,8 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         tabs = [("1", "memory"), ("2", "events")]
         if self.program_tab is not None:
             tabs.append(("3", "output"))
+        tabs.append(("4", "step"))
+        tabs.append(("5", "tensors"))
         self.keys.tabs, self.keys.active = tuple(tabs), self.tab
 
     async def add_program(self, program_tab: ProgramTab) -> None:
@@ -306,19 +328,24 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """Shows one of the tabs."""
         pane = None if self.program_tab is None else self.program_tab.pane
         if name == "output" and pane is None:
-            self.say("no output here: the program was not started by memtui run")
+            reason = "a log holds none" if self.feed.replay else "the program was not started by memtui run"
+            self.say(f"no output here: {reason}")
             return
         self.tab = name
         places: dict[str, Widget | None] = {
             "memory": self.query_one("#memory"),
             "events": self.event_list,
             "output": pane,
+            "step": self.step,
+            "tensors": self.tensor_list,
         }
         for place, widget in places.items():
             if widget is not None:
                 widget.display = place == name
         self._name_tabs()
-        self.set_focus(pane if name == "output" and pane is not None and pane.can_focus else None)
+        # What has the keyboard has the keys of its own place.
+        chosen = places[name] if name in ("output", "step", "tensors") else None
+        self.set_focus(chosen if chosen is not None and chosen.can_focus else None)
         self.draw_changes(force=True)
 
     @property
@@ -357,7 +384,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     def action_zoom(self, steps: int) -> None:
         """Zooms out by `steps`."""
+        before = self.timeline.window
         self.timeline.zoom(steps)
+        if steps < 0 and self.timeline.window.span == before.span:
+            self.status.say("no closer: frames are too far apart to show more")
         self.draw_changes()
 
     def action_move(self, columns: int) -> None:
@@ -413,6 +443,20 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         """The scale goes up to the device's capacity, or fits the data."""
         self.chart.input.fit = not self.chart.input.fit
         self.say("the scale fits the data" if self.chart.input.fit else "the scale fits the device")
+
+    def action_record(self) -> None:
+        """Asks for a record of the next step."""
+        self.recorded.ask()
+        self.draw_changes()
+
+    @on(messages.StepTurned)
+    def _step_turned(self) -> None:
+        self.draw_changes()
+
+    @on(messages.TensorsTurned)
+    def _tensors_turned(self) -> None:
+        self.live_tensors.show_choice()
+        self.draw_changes()
 
     def action_device(self, by: int) -> None:
         """Shows another device of the process."""

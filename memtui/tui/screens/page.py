@@ -1,18 +1,21 @@
-"""Pages of text over the monitor: help and the glossary."""
+"""Pages of text over the monitor: help, the glossary, and what the figures mean."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import ClassVar
+from typing import ClassVar, Optional
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from memtui.analysis import glossary
+from memtui.analysis.meaning import meanings
+from memtui.analysis.view import View
 from memtui.tui import roles
+from memtui.tui.glyphs import Glyphs
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, clip
+from memtui.tui.rows import Line, Row, cells, shorten
 from memtui.tui.widgets.lines import Lines
 
 #: (left, right) of a line; a heading has nothing on its right.
@@ -21,30 +24,70 @@ Entries = tuple[tuple[str, str], ...]
 KEYS: Entries = (
     ("Time", ""),
     ("p  space", "pause the screen; everything is still received"),
-    ("+ -   z x", "zoom in, zoom out"),
+    ("+ -   z x", "zoom in, as far as frames have detail; zoom out"),
     ("← →", "a cursor in the chart, with the figures at that time"),
     ("page up, page down", "back and forth by half a window"),
     ("home  end", "the oldest figures; live again"),
     ("y", "the scale fits the device, or the data"),
     ("Places", ""),
     ("1  2  3", "memory, events, the program's output"),
+    ("4", "a recorded step: its exact peak, and what made it"),
+    ("5", "the largest live tensors, by name"),
     ("[  ]   tab", "the previous and the next device"),
     ("↑ ↓", "a figure of the column, and what it means"),
+    ("m", "what the figures mean, in sentences, as of this moment"),
     ("g", "glossary of all terms"),
+    ("A recorded step", ""),
+    ("d", "record the next step: every allocation and free in it"),
+    ("← →", "another instant: what the memory was made of then"),
+    ("home  end", "the peak again; the end of the step"),
+    ("↑ ↓  page up, page down", "a row of the table, with its whole call site"),
+    ("b  B", "by tensor, call site or module"),
+    ("+ -   y", "zoom; as wide as there were events, or as time was"),
+    (",  .", "the step that was recorded before, or after"),
+    ("Live tensors", ""),
+    ("s  S   r", "sort by another column; the other way round"),
+    ("c  C", "one category only"),
+    ("/", "only what contains this text: a name, a shape, a dtype; enter keeps it, escape shows all"),
+    ("↑ ↓  page up, page down", "more rows"),
     ("Else", ""),
     ("t", "the next theme"),
     ("ctrl+p", "all commands: themes, devices, a picture of the screen"),
     ("ctrl+z", "suspend; fg comes back"),
     ("ctrl+l", "draw the screen again"),
-    ("q  ctrl+c", "quit; asks first where the program would be left running"),
+    ("q  ctrl+c", "quit; asks first where the program would be left running; on a page like this one: back"),
     ("ctrl+]  F12", "in the output: back from the program's keyboard"),
     ("How to read the screen", ""),
     ("area", "allocated: dark up to the least in a column's time, bright from there to the most"),
+    ("only its outline", "zoomed in closely: nothing was read there; the height is what was read last before it"),
     ("thick line, thin line", "reserved; used on the device"),
     ("dashed line, italic", "predicted"),
     ("≥", "at least: the true value may have been higher between two samples"),
     ("–", "unknown here, which never means 0"),
 )
+
+
+#: The strip of phases under the chart; all that can stand in it.
+_PHASES = {
+    "startup": "startup: before the first forward",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "the optimizer's step",
+    "between": "between steps",
+    "evaluation": "evaluation: forward without gradients",
+    "checkpoint": "checkpoint: saving or loading",
+    "compilation": "compilation",
+}
+_UNKNOWN_PHASE = ("?  (or a blank)", "not known")
+
+#: How a page is left, and where there is room how it is scrolled.
+_BACK, _MORE, _MORE_FROM = "q, escape: back", "up, down: more", 60
+
+
+def help_entries(glyphs: Glyphs) -> Entries:
+    """The keys, and how the screen is read with these characters."""
+    letters = ((glyphs.phase(name), words) for name, words in _PHASES.items())
+    return (*KEYS, ("Letters of the phases", ""), *letters, _UNKNOWN_PHASE)
 
 
 def glossary_entries() -> Entries:
@@ -54,6 +97,17 @@ def glossary_entries() -> Entries:
         entries.append((heading, ""))
         entries.extend(glossary.TERMS[key] for key in keys)
     return tuple(entries)
+
+
+def meaning_entries(view: Optional[View]) -> tuple[str, Entries]:
+    """The title and the lines of what the figures of a view mean; they stay as they are while the page is open."""
+    found = () if view is None else meanings(view)
+    entries: list[tuple[str, str]] = []
+    for question, answer in found:
+        entries += [(question, ""), ("", answer)]
+    if view is None or not found:
+        return "what it means", (("", "no figures of PyTorch's yet"),)
+    return " · ".join(part for part in ("what it means", view.device, view.place) if part), tuple(entries)
 
 
 class Page(Lines):
@@ -75,21 +129,25 @@ class Page(Lines):
     def draw(self, width: int, height: int) -> list[Row]:
         """The part of the page that is in view."""
         body = self._body(width)
-        title = Line().add(f"  {self.heading} ", roles.BRIGHT)
         more = len(body) > height - 1
-        hint = "up, down: more   escape: back  " if more else "escape: back  "
+        hint = f"{_MORE}   {_BACK}  " if more and width >= _MORE_FROM else f"{_BACK}  "
+        heading = shorten(self.look.text(self.heading), max(0, width - len(hint) - 3), self.look.glyphs.ellipsis)
+        title = Line().add(f"  {heading} ", roles.BRIGHT)
         title.pad(width - len(hint)).add(hint, roles.DIM)
         return [title.row(width), *body[self.first : self.first + height - 1]]
 
     def _body(self, width: int) -> list[Row]:
         body: list[Row] = []
-        left_width = min(max(len(left) for left, right in self.entries if right) + 3, width * 2 // 5)
+        left_width = min(max(len(self.look.text(left)) for left, right in self.entries if right) + 3, width * 2 // 5)
         for left, right in self.entries:
             if not right:
                 body.append(Line().row(width))
                 body.append(Line().add("  " + self.look.text(left), roles.TITLE).row(width))
                 continue
-            shown = clip(self.look.text(left), left_width - 1).ljust(left_width)
+            shown = self.look.text(left).ljust(left_width)
+            if len(cells(shown)) > left_width:  # it has a line of its own
+                body.append(Line().add("  " + shown, roles.BRIGHT).row(width))
+                shown = " " * left_width
             # Lines of text longer than this are hard to follow with the eye.
             for piece in textwrap.wrap(self.look.text(right), max(10, min(90, width - left_width - 4))):
                 body.append(Line().add("  " + shown, roles.BRIGHT).add(piece, roles.TEXT).row(width))
@@ -98,10 +156,10 @@ class Page(Lines):
 
 
 class PageScreen(Screen[None], inherit_bindings=False):
-    """A page that any of its keys closes."""
+    """A page that escape, q and the keys that open pages close."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,g,enter,ctrl+c", "dismiss", show=False),
+        Binding("escape,q,question_mark,g,m,enter,ctrl+c", "dismiss", show=False),
         Binding("up,k", "scroll_page(-1)", show=False),
         Binding("down,j", "scroll_page(1)", show=False),
         Binding("pageup", "scroll_page(-10)", show=False),

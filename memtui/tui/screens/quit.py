@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, clip
+from memtui.tui.rows import Line, Row, shorten, words
 from memtui.tui.widgets.lines import Lines
 
 Answer = Literal["detach", "interrupt", "kill", "cancel"]
@@ -39,7 +39,7 @@ class Question(Lines):
 
     def draw(self, width: int, height: int) -> list[Row]:
         """One line an answer."""
-        program = clip(self.look.text(self.program), width - 30, self.look.glyphs.ellipsis)
+        program = words(self.look.text(self.program), width - 30, self.look.glyphs.ellipsis)
         sentence = "was interrupted and still runs." if self.again else "is still running."
         rows = [
             Line().row(width),
@@ -50,7 +50,8 @@ class Question(Lines):
             marked = place == self.chosen
             line = Line().add(f"  {self.look.glyphs.marker if marked else ' '} ", roles.KEY)
             line.add(f" {key} ", roles.ACTIVE if marked else roles.KEY).add(" ", " ")
-            rows.append(line.add(self.look.text(text), roles.BRIGHT if marked else roles.TEXT).row(width))
+            said = shorten(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis)
+            rows.append(line.add(said, roles.BRIGHT if marked else roles.TEXT).row(width))
         return [*rows, Line().row(width)]
 
 

@@ -42,7 +42,8 @@ class Backlog:
             if excess < len(data):
                 resume = _RESUME.search(data, excess)
                 cut = resume.end() if resume is not None else excess
-                self._pieces.appendleft((data[cut:], replayed))
+                if cut < len(data):  # an empty piece would look like the end
+                    self._pieces.appendleft((data[cut:], replayed))
                 self.size += len(data) - cut
                 data = data[:cut]
             dropped.append(data)

@@ -30,6 +30,7 @@ SHORT = {
     "unattributed": "unattrib.",
     "device_free": "free",
     "communication": "comm",
+    "private_pools": "held",
 }
 
 
@@ -141,7 +142,7 @@ class Bar(Lines):
                     " " + self.look.text(_value(band.figure)) + "  ", roles.TEXT if band.figure.value else roles.DIM
                 )
             if rest and start + per_line >= per_line * height:
-                line.add(clip(rest, max(0, width - line.width - 1)), roles.DIM)
+                line.add(rest if len(rest) < width - line.width else "", roles.DIM)
             if part or rest:
                 rows.append(line.row(width))
         return rows

@@ -17,12 +17,18 @@ from memtui.tui.plot import cells as cell_module
 from memtui.tui.plot import frame
 from memtui.tui.plot.cells import Cell, Ground, row_of
 from memtui.tui.plot.frame import GUTTER, Label, TimeSpan
-from memtui.tui.plot.scale import Scale, round_top, scale
+from memtui.tui.plot.scale import SPANS, Scale, closest_span, round_top, scale
 from memtui.tui.plot.track import Column, Track
 from memtui.tui.plot.window import Window
 from memtui.tui.rows import Row
 
 from .lines import Lines
+
+#: Columns that are shorter than this are looked at more often.
+FAST_CELL_NS = 250_000_000
+
+#: Frames of boundaries come with the next tenth of a second's; a picture that is all new is looked at, not watched.
+LATE_NS, STAND_NS = 300_000_000, 500_000_000
 
 #: Below this share of the device, what is held would be a flat line at the bottom: the scale fits the data instead.
 FIT_BELOW = 0.2
@@ -46,6 +52,7 @@ class ChartInput:
     end_label: str = "now"
     frozen: bool = False  # what came since is not looked at
     fit: bool = False  # the scale fits the data, not the device
+    recorded: bool = False  # all that there will be is there
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,9 @@ class Chart(Lines):
         super().__init__(look, id=id)
         self.input = ChartInput()
         self.phase_strip = False
+        self.stride = 1  # columns by which the live window moves at a time
         self._tracks = (Track(), Track(), Track())
-        self._drawn_columns: dict[int, tuple[tuple[Column, ...], tuple[str, str]]] = {}
+        self._drawn_columns: dict[int, tuple[tuple[object, ...], tuple[str, str]]] = {}
         self._drawn_for: tuple[object, ...] = ()
         self._scale: Scale | None = None
         self._top_before = 0
@@ -90,10 +98,36 @@ class Chart(Lines):
         """The time of one column of cells."""
         return self.input.window.cell_ns(self.cells, self.age_ns)
 
+    @property
+    def close(self) -> bool:
+        """Whether columns are so short that most have no sample."""
+        return self.input.window.close(self.age_ns)
+
+    @property
+    def fast(self) -> bool:
+        """Whether it moves so fast that it is to be looked at more often than figures are."""
+        return self.cell_ns() < FAST_CELL_NS and not self.close
+
+    def live_end_ns(self) -> int:
+        """Where a live window ends: now; a close one where frames have come, and it stands still for half a second."""
+        given = self.input
+        if not self.close or given.recorded:
+            return given.now_ns
+        return (given.now_ns - LATE_NS) // STAND_NS * STAND_NS
+
+    def closest(self) -> int:
+        """The place in SPANS of the closest window that there is detail for."""
+        series = self.input.allocated
+        return closest_span(None if series is None else series.spacing_ns())
+
     def last_cell(self) -> int:
         """The column at the right end; column n holds the times from n * cell_ns on."""
-        end = self.input.now_ns if self.input.window.end_ns is None else self.input.window.end_ns
-        return end // self.cell_ns()
+        end_ns = self.input.window.end_ns
+        if end_ns is not None:
+            return end_ns // self.cell_ns()
+        if self.close:
+            return self.live_end_ns() // self.cell_ns()
+        return self.input.now_ns // self.cell_ns() // self.stride * self.stride + self.stride - 1
 
     def time_at(self, x: int) -> int | None:
         """The middle of the column at `x` of the widget; None beside the picture."""
@@ -115,7 +149,7 @@ class Chart(Lines):
             if series is None:
                 return None
             # A column of its own may hold no sample where samples are further apart: the last before it counts.
-            columns = Track().columns(series, place - 12, 13, cell, cursor)
+            columns = Track().columns(series, place - 12, 13, cell, cursor, close=self.close)
             return columns[-1]
 
         phases = self.input.phases
@@ -166,12 +200,14 @@ class Chart(Lines):
             return []
         given, span = self.input, TimeSpan(self.last_cell(), cells, self.cell_ns())
         allocated, reserved, device = (
-            track.columns(series, 2 * span.first, 2 * cells, span.cell_ns // 2, given.now_ns)
+            track.columns(series, 2 * span.first, 2 * cells, span.cell_ns // 2, given.now_ns, close=self.close)
             for track, series in zip(self._tracks, (given.allocated, given.reserved, given.device))
         )
         glyphs = self.look.glyphs
         picture_scale = self._choose_scale(plot_height, allocated, reserved, device)
-        rows = self._picture(span.first, cells, plot_height, picture_scale, (allocated, reserved, device))
+        # Further away, hardly a column is without a sample.
+        sampled = self._tracks[0].sampled() if self.close else [True] * (2 * cells)
+        rows = self._picture(span.first, cells, plot_height, picture_scale, (allocated, reserved, device), sampled)
         rows = frame.with_labels(rows, self._labels(picture_scale.top, plot_height, reserved, device), self.look)
         if given.window.cursor_ns is not None:
             rows = frame.with_cursor(rows, given.window.cursor_ns // span.cell_ns - span.first, glyphs)
@@ -181,7 +217,8 @@ class Chart(Lines):
         end_label = given.end_label if given.window.end_ns is None else ""
         result.append(frame.time_axis(span, known_scale, given.now_ns, end_label, given.wall_offset_ns, self.look))
         if self.phase_strip:
-            result.append(frame.phase_strip(span, given.phases, given.step_ns, glyphs))
+            closest_s = SPANS[self.closest()]
+            result.append(frame.phase_strip(span, given.phases, given.step_ns, glyphs, closest_s))
         return result
 
     def _choose_scale(self, rows: int, *figures: list[Column]) -> Scale:
@@ -217,7 +254,13 @@ class Chart(Lines):
         return cell_module.ground(height, rules)
 
     def _picture(
-        self, first: int, cells: int, height: int, picture_scale: Scale, figures: tuple[list[Column], ...]
+        self,
+        first: int,
+        cells: int,
+        height: int,
+        picture_scale: Scale,
+        figures: tuple[list[Column], ...],
+        sampled: list[bool],
     ) -> list[Row]:
         top, glyphs = picture_scale.top, self.look.glyphs
         behind = self._ground(height, top)
@@ -227,19 +270,21 @@ class Chart(Lines):
             self._drawn_columns.clear()
         allocated, reserved, device = figures
         held = self._drawn_columns
-        kept: dict[int, tuple[tuple[Column, ...], tuple[str, str]]] = {}
+        kept: dict[int, tuple[tuple[object, ...], tuple[str, str]]] = {}
         texts, styles = [], []
         reserved_before: Column = None
         device_before: Column = None
         for place in range(cells):
             left, right = 2 * place, 2 * place + 1
             reserved_now, device_now = reserved[right] or reserved[left], device[right] or device[left]
-            source = (allocated[left], allocated[right], reserved_now, reserved_before, device_now, device_before)
+            lines = (reserved_now, reserved_before, device_now, device_before)
+            unread = not (sampled[left] or sampled[right])
+            source = (allocated[left], allocated[right], *lines, unread)
             reserved_before, device_before = reserved_now, device_now
             entry = held.get(first + place)
             if entry is None or entry[0] != source:
-                lines = (_line_row(column, top, height) for column in source[2:])
-                cell = Cell(source[0], source[1], *lines)
+                at = [_line_row(column, top, height) for column in lines]
+                cell = Cell(allocated[left], allocated[right], at[0], at[1], at[2], at[3], unread)
                 entry = (source, cell_module.column(cell, behind, top, height, glyphs))
             kept[first + place] = entry
             texts.append(entry[1][0])

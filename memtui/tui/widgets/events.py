@@ -5,7 +5,7 @@ from __future__ import annotations
 from memtui.analysis.view import EventLine
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, clip
+from memtui.tui.rows import Line, Row, shorten
 
 from .evidence import LABEL_WIDTH
 from .lines import Lines
@@ -60,5 +60,5 @@ class Events(Lines):
         marks = {"good": " ", "warning": "!", "bad": "x", "unknown": " "}
         line.add(event.time_text + " ", roles.DIM).add(marks[event.level], roles.LEVELS[event.level]).add(" ", " ")
         role = roles.TEXT if event.level in ("good", "unknown") else roles.LEVELS[event.level]
-        text = clip(self.look.text(event.text), width - line.width - 1, self.look.glyphs.ellipsis)
+        text = shorten(self.look.text(event.text), width - line.width - 1, self.look.glyphs.ellipsis)
         return line.add(text, role).row(width)

@@ -1,17 +1,21 @@
-"""The lines below the bar: fragmentation, forecast, hardware, growth, notices."""
+"""The lines below the bar: fragmentation, forecast, what it means, peaks by phase, hardware, growth, notices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memtui.analysis.meaning import meaning_line
 from memtui.analysis.view import View
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, cells, clip
+from memtui.tui.rows import Line, Row, cells, shorten
 
 from .lines import Lines
 
 LABEL_WIDTH = 15
+
+#: From this width on there is room for what is only good to know.
+WIDE = 120
 
 
 class Evidence(Lines):
@@ -32,14 +36,19 @@ class Evidence(Lines):
     def source(self) -> object:
         """The sentences."""
         view = self.view
-        return view and (view.fragmentation, view.forecast, view.hardware, view.growth, view.notices)
+        return view and (
+            *(view.fragmentation, view.forecast, meaning_line(view), view.phase_peaks),
+            *(view.hardware, view.growth, view.notices),
+        )
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The lines in their order; where there is no room each matter gets one, and the last ones are left out."""
         entries = list(self._all(width, fold=True))
+        if len(entries) > height:  # what is only good to know goes before the ends of other lines
+            entries = [entry for entry in entries if entry[0] != "peaks by phase"]
         if len(entries) > height:
             entries = list(self._all(width, fold=False))
-        for dropped in ("", "grows", "hardware"):
+        for dropped in ("", "peaks by phase", "grows", "hardware", "means"):
             while len(entries) > height:
                 places = [place for place, entry in enumerate(entries) if entry[0] == dropped]
                 if not places:
@@ -55,6 +64,8 @@ class Evidence(Lines):
         for label, texts, role in (
             ("fragmentation", view.fragmentation, roles.TEXT),
             ("forecast", view.forecast, roles.TEXT),
+            ("means", (meaning_line(view),), roles.TEXT),
+            ("peaks by phase", (view.phase_peaks if width >= WIDE else "",), roles.TEXT),
             ("hardware", (view.hardware,), roles.TEXT),
             ("grows", (view.growth,), roles.TEXT),
             ("notice", view.notices, roles.NOTE),
@@ -67,7 +78,7 @@ class Evidence(Lines):
 
     def _line(self, label: str, text: str, width: int, role: str) -> Row:
         line = Line().add(" ", " ").add(label.ljust(LABEL_WIDTH), roles.DIM)
-        return line.add(clip(text, width - line.width - 1, self.look.glyphs.ellipsis), role).row(width)
+        return line.add(shorten(text, width - line.width - 1, self.look.glyphs.ellipsis), role).row(width)
 
 
 def _folded(text: str, width: int) -> Iterator[str]:

@@ -28,6 +28,9 @@ SHORT = {
     "device_used_bytes": "process",  # the host's "process (RSS)": "device used" fits
 }
 
+#: Phases that every step has.
+_USUAL = ("forward", "backward", "optimizer")
+
 #: How long a figure that changed is drawn brighter.
 FRESH_NS = 700_000_000
 
@@ -53,13 +56,19 @@ class Figures(Lines):
         if view is None:
             return []
         rows = [self._row(row, place, width, view.now_ns) for place, row in enumerate(view.rows[:height])]
-        if self.phase_legend and len(rows) < height and width >= WIDE:
-            rows += [EMPTY] * (height - 1 - len(rows))
-            line = Line().add("  ", " ")
-            for name in ("forward", "backward", "optimizer"):
-                line.add(name[0], roles.phase(name)).add(f" {name} ", roles.DIM)
-            rows.append(line.row(width))
+        if self.phase_legend and width >= WIDE:
+            legend = self._legend(view.phases_seen, width)[: height - len(rows)]
+            rows += [EMPTY] * (height - len(legend) - len(rows)) + legend
         return rows
+
+    def _legend(self, seen: tuple[str, ...], width: int) -> list[Row]:
+        """What the letters of the strip of phases mean; of the rarer ones, those that there are."""
+        lines = [Line().add("  ", " ")]
+        for name in (*_USUAL, *seen):
+            if lines[-1].width + len(name) + 3 > width:
+                lines.append(Line().add("  ", " "))
+            lines[-1].add(self.look.glyphs.phase(name), roles.phase(name)).add(f" {name} ", roles.DIM)
+        return [line.row(width) for line in lines]
 
     def _row(self, row: FigureRow, place: int, width: int, now_ns: int) -> Row:
         figure = row.figure

@@ -6,7 +6,7 @@ from memtui.analysis import units
 from memtui.analysis.view import View
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.rows import Line, Row, cells, clip
+from memtui.tui.rows import Line, Row, cells, shorten, words
 
 from .lines import Lines
 
@@ -58,7 +58,8 @@ class Header(Lines):
         verdict, peak, rest = self._verdict(view, width)
         rows = [self._who(view, width), verdict, self._state(view, width, "" if height > 3 else peak, rest)]
         if height > 3:
-            rows.append(Line().pad(5).add(peak, roles.TEXT).row(width))
+            said = shorten(peak, width - 6, self.look.glyphs.ellipsis)
+            rows.append(Line().pad(5).add(said, roles.TEXT).row(width))
         return rows
 
     def _who(self, view: View, width: int) -> Row:
@@ -71,7 +72,9 @@ class Header(Lines):
         room = width - 1 - right - len(device) - 4
         tail = dot + f"pid {view.pid}" if view.pid and room >= 34 else ""
         name = f"{device} {text(view.device_name)}".rstrip()
-        program = clip(text(view.program) or self.look.glyphs.dash, max(8, room - len(tail)), self.look.glyphs.ellipsis)
+        program = words(
+            text(view.program) or self.look.glyphs.dash, max(8, room - len(tail)), self.look.glyphs.ellipsis
+        )
         left = len(cells(program)) + len(tail)
         if left + len(cells(name)) - len(device) + 2 <= room:
             device = name
@@ -103,7 +106,7 @@ class Header(Lines):
         if view.state_text == verdict.text and len(cells(text)) > room > 20:
             cut = text.rfind(" ", 0, room)
             text, rest = text[:cut], text[cut + 1 :]
-        line.add(clip(text, room, self.look.glyphs.ellipsis), role)
+        line.add(shorten(text, room, self.look.glyphs.ellipsis), role)
         if peak and line.width + len(cells(peak)) + 4 <= width:
             line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
             peak = ""
@@ -123,11 +126,11 @@ class Header(Lines):
             role, text = self.status
         elif not text and view.notices and view.state == "live" and not peak:
             role, text = roles.NOTE, f"note: {view.notices[0]}"
-        line.add(clip(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role)
+        line.add(shorten(self.look.text(text), width - line.width - 1, self.look.glyphs.ellipsis), role)
         if peak and line.width == 1:  # below the verdict's text, not below its mark
-            line.pad(5).add(clip(peak, width - 6, self.look.glyphs.ellipsis), roles.TEXT)
+            line.pad(5).add(shorten(peak, width - 6, self.look.glyphs.ellipsis), roles.TEXT)
         elif peak and not text:
-            line.add(clip(peak, width - line.width - 1, self.look.glyphs.ellipsis), roles.TEXT)
+            line.add(shorten(peak, width - line.width - 1, self.look.glyphs.ellipsis), roles.TEXT)
         elif peak and line.width + len(cells(peak)) + 2 <= width:
             line.pad(width - len(cells(peak)) - 1).add(peak, roles.TEXT)
         return line.row(width)

@@ -16,14 +16,40 @@ KEYS = (
     ("p", "pause", 2),
     ("+ -", "zoom", 3),
     ("← →", "time", 4),
-    ("y", "scale", 8),
+    ("y", "scale", 9),
+    ("d", "record a step", 10),
     ("[ ]", "device", 5),
-    ("g", "glossary", 6),
-    ("t", "theme", 7),
+    ("m", "meaning", 6),
+    ("g", "glossary", 7),
+    ("t", "theme", 8),
     ("?", "help", 1),
     ("q", "quit", 0),
 )
 
+#: Of tabs that have keys of their own.
+KEYS_OF = {
+    "step": (
+        ("d", "record", 2),
+        ("b", "group", 3),
+        ("← →", "instant", 4),
+        ("home", "peak", 5),
+        ("+ -", "zoom", 6),
+        ("y", "event/time", 7),
+        ("[ ]", "device", 8),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
+    "tensors": (
+        ("p", "pause", 3),
+        ("s", "sort", 4),
+        ("c", "category", 5),
+        ("/", "filter", 6),
+        ("[ ]", "device", 2),
+        ("t", "theme", 7),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
+}
 
 #: While the keyboard is the program's.
 HINT = "the keyboard is the program's   "
@@ -46,8 +72,8 @@ class Keys(Lines):
     def on_click(self, event: events.Click) -> None:
         """A tab is pointed at."""
         x = 1
-        for key, name in self._shown_tabs(self.size.width):
-            end = x + len(key) + len(name) + 4
+        for name, pieces in self._tabs(self.size.width):
+            end = x + sum(len(text) for text, _ in pieces)
             if x <= event.x < end:
                 self.post_message(TabPointed(name))
             x = end
@@ -59,19 +85,18 @@ class Keys(Lines):
     def draw(self, width: int, height: int) -> list[Row]:
         """One line."""
         line = Line().add(" ", " ")
-        for key, name in self._shown_tabs(width):
-            active = name == self.active
-            line.add(f" {key} ", roles.ACTIVE if active else roles.KEY)
-            line.add(f"{name} ", roles.ACTIVE if active else roles.DIM).add(" ", " ")
+        for _, pieces in self._tabs(width):
+            for text, role in pieces:
+                line.add(text, role)
         if self.typing:
             keys = [WAY_OUT if _length(WAY_OUT) <= width - line.width else SHORT_WAY_OUT]
             start = width - _length(WAY_OUT) - len(HINT)
             if start > line.width:
                 line.pad(start).add(HINT, roles.DIM)
         else:
-            keys = [entry for entry in KEYS if entry[0] != "[ ]" or self.several_devices]
+            keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
-            keys = [entry for entry in keys if entry[0] != "p"]
+            keys = [entry for entry in keys if entry[0] not in ("p", "d")]
         if self.paused:
             keys = [("p", "go on", 2) if entry[0] == "p" else entry for entry in keys]
         while keys and sum(map(_length, keys)) > width - line.width - (0 if self.typing else 1):
@@ -82,6 +107,20 @@ class Keys(Lines):
             shown = {"← →": "< >"}.get(key, key) if not self.look.glyphs.braille else key
             line.add(shown, roles.KEY).add(f" {name}  ", roles.DIM)
         return [line.row(width)]
+
+    def _tabs(self, width: int) -> list[tuple[str, list[tuple[str, str]]]]:
+        """(name, [(text, role)]) of each tab; only the active one's name where else leaving could not be told."""
+        tabs = []
+        shown = self._shown_tabs(width)
+        names = self.typing or 1 + sum(len(key) + len(name) + 4 for key, name in shown) + _NEEDED <= width
+        for key, name in shown:
+            if name == self.active:
+                tabs.append((name, [(f" {key} {name} ", roles.ACTIVE), (" ", " ")]))
+            elif names:
+                tabs.append((name, [(f" {key} ", roles.KEY), (f"{name} ", roles.DIM), (" ", " ")]))
+            else:
+                tabs.append((name, [(f"{key} ", roles.KEY)]))
+        return tabs
 
     def _shown_tabs(self, width: int) -> tuple[tuple[str, str], ...]:
         """All tabs; only the one that is shown where else there would be no room for the way out of it."""
@@ -94,3 +133,7 @@ class Keys(Lines):
 def _length(entry: tuple[str, str, int]) -> int:
     key, name, _ = entry
     return len(cells(key)) + len(name) + 3
+
+
+#: Cells that the keys for leaving and for help take.
+_NEEDED = sum(_length(entry) for entry in KEYS if entry[2] <= 1) + 1

@@ -177,6 +177,9 @@ _Static_assert(sizeof(void *) == 8, "the layouts are those of 64-bit machines");
 _Static_assert(sizeof(struct cuda_device_properties) == (VGPU_CUDA_VERSION < 13000 ? 1032 : 1008),
                "cudaDeviceProp");
 
+/* Attributes of a pool: what it holds, what of it is in use, and the highest of each. */
+enum { POOL_RESERVED = 5, POOL_RESERVED_HIGH = 6, POOL_USED = 7, POOL_USED_HIGH = 8 };
+
 enum { MEMORY_UNREGISTERED = 0, MEMORY_HOST = 1, MEMORY_DEVICE = 2 };
 
 /* CUDA 13 added reserved words at the end. */

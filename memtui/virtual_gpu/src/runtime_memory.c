@@ -56,16 +56,79 @@ VGPU_API int cudaFree(void *address)
     return CUDA_OK;
 }
 
+/* ---- pools of cudaMallocAsync: one for each device, and nothing cached -------- */
+
+static uint64_t pool_used[VGPU_MAX_DEVICES], pool_high[VGPU_MAX_DEVICES];
+
+static void pool_taken(int device, uint64_t size)
+{
+    uint64_t used = __atomic_add_fetch(&pool_used[device], size, __ATOMIC_RELAXED);
+    uint64_t high = __atomic_load_n(&pool_high[device], __ATOMIC_RELAXED);
+
+    while (high < used
+           && !__atomic_compare_exchange_n(&pool_high[device], &high, used, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 VGPU_API int cudaMallocAsync(void **out, size_t size, void *stream)
 {
+    int physical, status = cudaMalloc(out, size);
+
     (void)stream;
-    return cudaMalloc(out, size);
+    if (status == CUDA_OK && *out && runtime_device(&physical) == CUDA_OK)
+        pool_taken(physical, size);
+    return status;
 }
 
 VGPU_API int cudaFreeAsync(void *address, void *stream)
 {
+    struct vgpu_range range;
+
     (void)stream;
+    if (address && vgpu_range_find(address, &range))
+        __atomic_sub_fetch(&pool_used[range.device], range.size, __ATOMIC_RELAXED);
     return cudaFree(address);
+}
+
+VGPU_API int cudaDeviceGetDefaultMemPool(void **pool, int ordinal)
+{
+    int physical = vgpu_physical(ordinal);
+
+    if (physical < 0)
+        return runtime_fail(CUDA_INVALID_DEVICE);
+    *pool = (void *)(uintptr_t)(0x1000 + physical);
+    return CUDA_OK;
+}
+
+static int pool_device(void *pool)
+{
+    uintptr_t device = (uintptr_t)pool - 0x1000;
+
+    return device < VGPU_MAX_DEVICES ? (int)device : -1;
+}
+
+VGPU_API int cudaMemPoolGetAttribute(void *pool, int attribute, void *value)
+{
+    int device = pool_device(pool);
+    uint64_t found = 0;
+
+    if (device >= 0 && (attribute == POOL_RESERVED || attribute == POOL_USED))
+        found = __atomic_load_n(&pool_used[device], __ATOMIC_RELAXED);
+    else if (device >= 0 && (attribute == POOL_RESERVED_HIGH || attribute == POOL_USED_HIGH))
+        found = __atomic_load_n(&pool_high[device], __ATOMIC_RELAXED);
+    *(uint64_t *)value = found;
+    return CUDA_OK;
+}
+
+VGPU_API int cudaMemPoolSetAttribute(void *pool, int attribute, void *value)
+{
+    int device = pool_device(pool);
+
+    (void)value;
+    /* One counter for both: torch resets one right after the other. */
+    if (device >= 0 && (attribute == POOL_RESERVED_HIGH || attribute == POOL_USED_HIGH))
+        __atomic_store_n(&pool_high[device], __atomic_load_n(&pool_used[device], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    return CUDA_OK;
 }
 
 /* ---- host memory ------------------------------------------------------------ */
@@ -211,24 +274,6 @@ VGPU_API int cudaGetSymbolAddress(void **out, const void *symbol)
 
     (void)symbol;
     *out = scratch;
-    return CUDA_OK;
-}
-
-/* ---- pools of cudaMallocAsync: one for each device, and nothing cached -------- */
-
-VGPU_API int cudaDeviceGetDefaultMemPool(void **pool, int ordinal)
-{
-    if (vgpu_physical(ordinal) < 0)
-        return runtime_fail(CUDA_INVALID_DEVICE);
-    *pool = (void *)(uintptr_t)(0x1000 + ordinal);
-    return CUDA_OK;
-}
-
-VGPU_API int cudaMemPoolGetAttribute(void *pool, int attribute, void *value)
-{
-    (void)pool;
-    (void)attribute;
-    *(uint64_t *)value = 0;
     return CUDA_OK;
 }
 
