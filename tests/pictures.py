@@ -34,6 +34,10 @@ SESSIONS = (
             ("120x40-light", 120, 40, "light", ()),
             ("200x50-dark", 200, 50, "dark", ()),
             ("200x50-light", 200, 50, "light", ()),
+            ("phases-120x40", 120, 40, "dark", ("plus", "plus", "plus")),
+            ("step-120x40", 120, 40, "dark", ("4",)),
+            ("step-200x50", 200, 50, "light", ("4", "b", "b", "b", "b")),
+            ("tensors-120x40", 120, 40, "dark", ("5",)),
             ("help", 120, 40, "dark", ("question_mark",)),
             ("glossary", 120, 40, "dark", ("g",)),
         ),
@@ -72,7 +76,9 @@ def take(folder: pathlib.Path, index: int) -> None:
             time.sleep(seconds)
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"{name}-{suffix}.svg"
-                save(Monitor(process.pid), str(path), columns, rows, theme=theme, keys=keys, seconds=2.5)
+                after = 12.0 if "5" in keys else 0.0  # tensors are told when a step may be looked at for them
+                monitor = Monitor(process.pid)
+                save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)
 
 

@@ -10,7 +10,19 @@ import sys
 from .report import Line, Skipped, heading, render
 
 #: In the order of their cost; each module has a `bench` that yields lines.
-NAMES = ("startup", "chart", "install", "children", "viewer", "printing", "memory", "steps")
+NAMES = (
+    "startup",
+    "chart",
+    "install",
+    "children",
+    "viewer",
+    "printing",
+    "memory",
+    "looks",
+    "categories",
+    "steps",
+    "injections",
+)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""How sure a median is: a bootstrap over what was measured in pairs."""
+"""How sure a middle is: a bootstrap over what was measured in pairs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _WIDEST = 0.04
 
 @dataclass(frozen=True)
 class Interval:
-    """A median and where 95 of 100 repetitions would have found it."""
+    """The mean of the middle half, and where 95 of 100 repetitions would have found it."""
 
-    median: float
+    middle: float
     low: float
     high: float
 
@@ -25,17 +25,23 @@ class Interval:
         return self.high - self.low <= _WIDEST
 
     def has(self, value: float) -> bool:
-        """Whether the median is not told from `value`."""
+        """Whether the middle is not told from `value`."""
         return self.low <= value <= self.high
 
     def text(self, scale: float, digits: int = 1, sign: str = "+") -> str:
         """In units of which `scale` make one."""
-        shown = [f"{number * scale:{sign}.{digits}f}" for number in (self.median, self.low, self.high)]
+        shown = [f"{number * scale:{sign}.{digits}f}" for number in (self.middle, self.low, self.high)]
         return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 def interval(values: Sequence[float], rounds: int = 2000, seed: int = 1) -> Interval:
-    """The median of `values`, resampled `rounds` times."""
+    """The middle of `values`, resampled `rounds` times."""
     chance = random.Random(seed)
-    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(rounds))
-    return Interval(statistics.median(values), medians[rounds // 40], medians[-rounds // 40])
+    middles = sorted(_middle(chance.choices(values, k=len(values))) for _ in range(rounds))
+    return Interval(_middle(values), middles[rounds // 40], middles[-rounds // 40])
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Less moved by what is far out than the mean, and by chance than the median."""
+    quarter = len(values) // 4
+    return statistics.mean(sorted(values)[quarter : len(values) - quarter])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Optional
 
 import memtui.examples
 from memtui.wire import paths
@@ -52,6 +53,26 @@ def bench() -> Iterator[Line]:
                 terminal.press(back)
         finally:
             terminal.close()
+        for rate, cpu_bar, traffic_bar in ((2, None, 2), (1, 0.015, None)):
+            yield from _slow(command, environment, rate, cpu_bar, traffic_bar)
+
+
+def _slow(
+    command: list[str], environment: dict[str, str], rate: int, cpu_bar: Optional[float], traffic_bar: Optional[float]
+) -> Iterator[Line]:
+    terminal = Terminal([*command, "--rate", str(rate)], environment)
+    try:
+        time.sleep(5)
+        cpu, traffic = _watch(terminal)
+    finally:
+        terminal.close()
+    shown = f"drawn at {rate} Hz"
+    yield _barred(f"processor time, {shown}", cpu, cpu_bar, "s/s", 4)
+    yield _barred(f"terminal traffic, {shown}", traffic / 1024, traffic_bar, "KB/s", 2)
+
+
+def _barred(what: str, value: float, bar: Optional[float], unit: str, digits: int) -> Line:
+    return Line(what, f"{value:.{digits}f} {unit}") if bar is None else at_most(what, value, bar, unit, digits)
 
 
 @contextlib.contextmanager

@@ -209,3 +209,29 @@ def test_start_up_cost_of_a_process_without_torch(tmp_path: pathlib.Path) -> Non
         for env in (plain, programs.with_agent(plain, tmp_path))
     ]
     assert counts[1] - counts[0] <= 1
+
+
+def test_a_signal_that_the_program_waits_for_stays_its_own(tmp_path: pathlib.Path) -> None:
+    """Blocked by the program in all of its threads, it is not taken by the agent's."""
+    code = TRAIN + (
+        "import memtui\nmemtui.start()\ntrain(0.3)\nimport signal\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('handled', flush=True))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "print(int(signal.sigwait([signal.SIGUSR1])) == signal.SIGUSR1, flush=True)\n"
+    )
+    programs.require_torch()
+    root = pathlib.Path(__file__).resolve().parents[2]
+    environment = programs.host_environment(tmp_path)
+    environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(root)])
+    with programs.started(
+        "-c", code, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        with programs.AgentConnection(tmp_path, process.pid) as viewer:
+            viewer.until(lambda message: isinstance(message, Frame))
+            assert process.stdout.readline() == b"up\n"
+            process.send_signal(signal.SIGUSR1)
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.read() == b"True\n"

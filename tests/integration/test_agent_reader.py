@@ -180,6 +180,6 @@ def test_what_is_no_socket_is_not_connected_to(tmp_path: pathlib.Path) -> None:
     """Nor what nobody listens on."""
     (tmp_path / "file").write_text("")
     with pytest.raises(AgentError, match="is not a socket"):
-        probe(tmp_path / "file")
+        probe(tmp_path / "file", 1)
     with pytest.raises(AgentError, match="no agent at"):
-        probe(tmp_path / "nothing")
+        probe(tmp_path / "nothing", 1)

@@ -175,7 +175,7 @@ def test_replay_prints_what_was_written(programs: Programs, tmp_path: pathlib.Pa
     start = programs.python(f"import os, tty; tty.setraw(0); os.write(1, b'{text}'); raise SystemExit(4)")
     wait_for_end(start)
     with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
-        status = replay_to(start.pid, out.fileno(), error_fd=err.fileno())
+        status = replay_to(start.pid, out.fileno(), error_fd=err.fileno()).status
     assert status is not None
     assert status.code == 4
     # Without its questions to the terminal, and with the cursor shown again.
@@ -204,7 +204,7 @@ def test_replay_of_a_running_program_does_not_wait(programs: Programs, gate: Gat
 
     asyncio.run(arrived())
     with open(tmp_path / "out", "wb") as out:
-        assert replay_to(start.pid, out.fileno()) is None
+        assert replay_to(start.pid, out.fileno()).status is None
     assert (tmp_path / "out").read_bytes() == b"so far\r\n"
     gate.open()
 

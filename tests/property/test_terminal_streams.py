@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -98,6 +98,7 @@ def test_sizes_change_at_any_time(before: bytes, sizes: list[tuple[int, int]], a
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.booleans()), max_size=20), st.integers(0, 200), st.integers(1, 60))
+@example([(b"\x00\n", True), (b"\x00", False)], 2, 1)  # what is dropped ends where a piece ends
 def test_the_backlog_keeps_the_end(pieces: list[tuple[bytes, bool]], limit: int, step: int) -> None:
     backlog = Backlog()
     for data, replayed in pieces:

@@ -10,7 +10,8 @@ import pytest
 from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp
-from tests.support.made_up import GIB, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
+from tests.support.made_up import BEGUN_NS, GIB, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
+from tests.support.recorded import gpt
 from tests.support.screens import drive, settle, text
 
 FOLDER = Path(__file__).parent
@@ -22,6 +23,12 @@ def training() -> MadeUpFeed:
 
 def fast() -> MadeUpFeed:
     return MadeUpFeed(Training(step_s=0.35, total=24 * GIB), seconds=200)
+
+
+def recorded_step() -> MadeUpFeed:
+    feed = MadeUpFeed()
+    feed.session.apply(gpt(time_ns=BEGUN_NS), feed.clock_ns)
+    return feed
 
 
 def ended() -> MadeUpFeed:
@@ -44,6 +51,12 @@ def recording() -> MadeUpRecording:
     return MadeUpRecording()
 
 
+def recorded_tensors() -> MadeUpRecording:
+    feed = MadeUpRecording()
+    feed.session.apply(feed.training.tensors(feed.clock_ns - 7_000_000_000), feed.clock_ns)
+    return feed
+
+
 CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool]] = {
     "training-80x24": (training, (80, 24), (), False),
     "training-120x40": (training, (120, 40), (), False),
@@ -57,8 +70,22 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "ended-100x30": (ended, (100, 30), (), False),
     "replay-100x30": (recording, (100, 30), ("left",) * 9, False),
     "events-80x24": (training, (80, 24), ("2",), False),
+    "step-80x24": (recorded_step, (80, 24), ("4",), False),
+    "step-120x40": (recorded_step, (120, 40), ("4", "left", "left", "b", "b", "down", "down"), False),
+    "step-modules-200x50": (recorded_step, (200, 50), ("4", "y", "b", "b", "b", "b"), False),
+    "step-ascii-80x24": (recorded_step, (80, 24), ("4", "end"), True),
+    "step-none-80x24": (training, (80, 24), ("4",), False),
+    "tensors-80x24": (training, (80, 24), ("5",), False),
+    "tensors-120x40": (training, (120, 40), ("5",), False),
+    "tensors-200x50": (training, (200, 50), ("5",), False),
+    "tensors-ascii-120x30": (training, (120, 30), ("5", "pagedown"), True),
+    "tensors-filtered-100x30": (training, (100, 30), ("5", "s", "c", "slash", *"h.11.", "enter"), False),
+    "tensors-replay-80x24": (recorded_tensors, (80, 24), ("5",), False),
     "quit-80x24": (supervised, (80, 24), ("q",), False),
     "help-100x40": (training, (100, 40), ("question_mark",), False),
+    "meaning-80x24": (training, (80, 24), ("m",), False),
+    "meaning-120x40": (training, (120, 40), ("m",), False),
+    "meaning-none-80x24": (starting, (80, 24), ("m",), True),
     "glossary-120x50": (training, (120, 50), ("g",), False),
 }
 

@@ -18,6 +18,8 @@ from memtui.wire.frames import (
     Hello,
     Model,
     Optimizer,
+    Tensor,
+    Tensors,
 )
 
 GIB = 1 << 30
@@ -29,7 +31,9 @@ WALL_NS = 1_772_366_400 * SECOND
 
 UUID = "GPU-5f2c1d9e-0000-4000-8000-000000000001"
 #: Shares of a step.
-PHASES = (("forward", 0.30), ("loss", 0.04), ("backward", 0.42), ("optimizer", 0.14), ("between", 0.10))
+PHASES = (("forward", 0.34), ("backward", 0.42), ("optimizer", 0.14), ("between", 0.10))
+#: Of the forward: then the loss, and all activations are there.
+LAYERS = 0.30 / 0.34
 
 
 class Training:
@@ -82,17 +86,21 @@ class Training:
         return Model(time_ns, ("GPT",), count, count, names, {"float32": self.parameters}, (adam,))
 
     def place(self, time_ns: int) -> tuple[int, str, int, int, float]:
-        """Step, phase, since when, when the step began, and how far the phase is (0 to 1)."""
+        """Steps completed, phase, since when, when the step began, and how far the phase is (0 to 1)."""
         since = time_ns - BEGUN_NS
         step, inside = divmod(since, self.step_ns)
         begun = time_ns - inside
+        since_step = begun - int(PHASES[-1][1] * self.step_ns) if step else begun
         at = 0.0
         share = inside / self.step_ns
         for name, length in PHASES:
             if share < at + length:
-                return int(step), name, begun + int(at * self.step_ns), begun, (share - at) / length
+                phase_ns, progress = begun + int(at * self.step_ns), (share - at) / length
+                if name == "between":  # the optimizer's end has ended the step
+                    return int(step) + 1, name, phase_ns, phase_ns, progress
+                return int(step), name, phase_ns, since_step, progress
             at += length
-        return int(step), "between", begun, begun, 1.0
+        return int(step) + 1, "between", begun, begun, 1.0
 
     def figures(self, time_ns: int) -> dict[str, int]:
         """Categories at an instant."""
@@ -102,9 +110,7 @@ class Training:
         activations = gradients = temporaries = 0
         peak = int(self.peak_activations * wobble)
         if phase == "forward":
-            activations = int(peak * progress)
-        elif phase == "loss":
-            activations = peak
+            activations = int(peak * min(1.0, progress / LAYERS))
         elif phase == "backward":
             activations = int(peak * (1 - progress))
             gradients = int(self.parameters * progress)
@@ -172,6 +178,31 @@ class Training:
             last_step_ns=self.step_ns if step else None,
         )
 
+    def tensors(self, time_ns: int, device: str = "cuda:0") -> Tensors:
+        """The largest live tensors at an instant, as if it were a boundary."""
+        step, phase, _, _, _ = self.place(time_ns)
+        figures = self.figures(time_ns)
+        rows: list[Tensor] = []
+        weights = (("attn.c_attn", (4800, 1600), 3), ("mlp.c_fc", (6400, 1600), 4), ("mlp.c_proj", (1600, 6400), 4))
+        owners = {"parameters": ("",), "gradients": (" (gradient)",), "optimizer_state": (" exp_avg", " exp_avg_sq")}
+        for category, endings in owners.items():
+            for layer in range(12):
+                for ending in endings:
+                    for name, shape, share in weights:
+                        size = figures[category] // len(endings) * share // 140
+                        full = f"transformer.h.{layer}.{name}.weight{ending}"
+                        rows.append(Tensor(category, size, full, shape, "float32"))
+        activations = figures["activations"]
+        rows.append(Tensor("activations", activations // 5 // 48 * 48, phase="forward", count=48))
+        rows.append(Tensor("activations", activations // 3 // 96 * 96, phase="forward", count=96))
+        rows.append(Tensor("temporaries", figures["temporaries"]))
+        rows.append(Tensor("inputs", figures["inputs"], "batch", (16, 1024), "int64"))
+        rows.append(Tensor("workspaces", figures["workspaces"]))
+        rows = sorted((row for row in rows if row.size_bytes), key=lambda row: -row.size_bytes)
+        allocated = sum(figures.values())
+        shown = sum(row.size_bytes for row in rows)
+        return Tensors(time_ns, step, phase, device, allocated, tuple(rows), 1_234, allocated - shown, 900_000)
+
     def reserved(self) -> int:
         """The allocator's segments: grown once, after the first step."""
         grown = self.step > 0
@@ -222,6 +253,7 @@ class MadeUpFeed:
         self.clock_ns = BEGUN_NS
         self.hertz = hertz
         self.started = self.stopped = False
+        self.requests: list[str] = []  # of the agent
         self.session.program = "train.py --model gpt-1.6b"
         if seconds > 0:
             self.session.apply(self.training.hello(), BEGUN_NS)
@@ -229,6 +261,13 @@ class MadeUpFeed:
 
     def now_ns(self) -> int:
         return self.clock_ns
+
+    def request(self, name: str) -> bool:
+        self.requests.append(name)
+        if name == "tensors":
+            for device in self.training.names:
+                self.session.apply(self.training.tensors(self.clock_ns, device), self.clock_ns)
+        return True
 
     async def start(self) -> None:
         self.started = True
@@ -276,6 +315,9 @@ class MadeUpRecording(MadeUpFeed):
         super().__init__(training, seconds)
         self.start_ns, self.end_ns = BEGUN_NS, self.clock_ns
         self.sought: list[int] = []
+
+    def request(self, name: str) -> bool:
+        return False
 
     def seek(self, time_ns: int) -> None:
         self.clock_ns = max(self.start_ns, min(time_ns, self.end_ns))

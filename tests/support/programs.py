@@ -105,6 +105,11 @@ class AgentConnection:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
+    def ask(self, kind: str) -> None:
+        """Sends a request; to a program that has just ended it is lost, and `messages` ends."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(codec.encode(frames.Request(kind)))
+
     def messages(self) -> Iterator[Any]:
         """Messages until the agent closes the connection."""
         data = b""  # what an earlier caller left in the splitter comes first

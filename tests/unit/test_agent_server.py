@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import socket
 import time
@@ -59,6 +60,7 @@ def test_a_viewer_that_does_not_read_loses_frames_and_is_told_how_many(server: S
     total = 50_000
     for sequence in range(total):
         server.broadcast(codec.encode(frame(sequence)), frame=True)
+        server.flush()
     assert time.perf_counter() - begun < 60  # it never waited for the viewer
     frames: list[Frame] = []
     for _ in range(1000):
@@ -78,6 +80,7 @@ def test_nonsense_drops_that_viewer_alone(server: Server, nonsense: bytes) -> No
     assert server.viewers == 1
     assert bad.recv(100) == b""
     server.broadcast(codec.encode(frame(5)), frame=True)
+    server.flush()
     assert received(good) == [HELLO, frame(5)]
     good.close()
     bad.close()
@@ -94,6 +97,7 @@ def test_another_protocol_is_refused_in_one_line(server: Server) -> None:
 def test_nothing_is_sent_before_the_greeting(server: Server) -> None:
     connection = viewer(server, b"")
     server.broadcast(codec.encode(frame(1)), frame=True)
+    server.flush()
     assert received(connection) == []
     connection.close()
 
@@ -121,3 +125,20 @@ def test_a_folder_of_the_user_is_not_closed_to_others(tmp_path: pathlib.Path, mo
     with pytest.raises(paths.PathError, match="chmod 700"):
         paths.runtime_folder()
     assert shared.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_who_wakes_a_closed_one_writes_into_nobodys_file(server: Server) -> None:
+    """GIVEN the program has opened files since, which have its numbers now, THEN nothing comes out of them."""
+    server.close()
+    pipes = [os.pipe() for _ in range(4)]
+    server.wake()
+    server.close()
+    try:
+        for out, _ in pipes:
+            os.set_blocking(out, False)
+            with pytest.raises(BlockingIOError):
+                os.read(out, 1)
+    finally:
+        for pipe in pipes:
+            for end in pipe:
+                os.close(end)

@@ -9,12 +9,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memtui.session.history import Series
+from memtui.session.phases import PhaseHistory
+from memtui.session.session import Session
 from memtui.tui import roles
-from memtui.tui.glyphs import ASCII, UNICODE
-from memtui.tui.plot.cells import Cell, column, dots, ground, row_of
-from memtui.tui.plot.scale import SPANS, ago, clock_ticks, round_top, scale
-from memtui.tui.plot.track import Track, bridge
+from memtui.tui.glyphs import ASCII, UNICODE, Glyphs
+from memtui.tui.look import make
+from memtui.tui.palette import DARK
+from memtui.tui.plot.cells import Cell, Ground, column, dots, ground, row_of
+from memtui.tui.plot.frame import TimeSpan, phase_strip, time_axis
+from memtui.tui.plot.scale import SPANS, ago, clock_ticks, closest_span, round_top, scale
+from memtui.tui.plot.track import HOLD_NS, Track, bridge
 from memtui.tui.plot.window import Window
+from memtui.wire.frames import PHASES, Frame
 
 GIB = 1 << 30
 SECOND = 1_000_000_000
@@ -131,7 +137,7 @@ def test_short_gaps_hold_the_value_and_long_ones_stay() -> None:
     assert bridge([(1, 5), None, None, None], 3, 2, 4) == [(1, 5), (4, 4), (4, 4), None]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(3, 90), st.sampled_from([40, 100, 250, 700]))
 def test_columns_kept_up_to_date_are_no_worse_than_columns_made_anew(seed: int, count: int, step_ms: int) -> None:
     """GIVEN a series that grows WHEN the window moves on with it THEN every sample is in its column, as in the full
@@ -173,7 +179,7 @@ def test_a_window_that_ended_before_the_newest_sample_moves_on() -> None:
 _MOVES = st.tuples(st.integers(-40, 90), st.sampled_from((100, 100, 100, 7, 1)), st.integers(0, 20))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(_MOVES, min_size=1, max_size=12), st.integers(0, 200), st.sampled_from((1, 2)))
 def test_columns_kept_are_those_asked_for_anew(moves: list[tuple[int, int, int]], begun: int, step_s: int) -> None:
     """GIVEN samples that still come WHEN the window goes anywhere in any size THEN nothing shows of where it was."""
@@ -190,7 +196,7 @@ def test_columns_kept_are_those_asked_for_anew(moves: list[tuple[int, int, int]]
         assert kept == Track().columns(series, first, count, step, second * SECOND)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.sampled_from(SPANS))
 def test_a_spike_is_in_the_picture_at_every_zoom(seed: int, span: int) -> None:
     """GIVEN a day of samples with one spike WHEN it is looked at from any distance THEN the spike is there."""
@@ -207,8 +213,87 @@ def test_a_spike_is_in_the_picture_at_every_zoom(seed: int, span: int) -> None:
     end = count * SECOND if window.end_ns is None else window.end_ns
     half = cell // 2
     first = 2 * (end // cell - cells + 1)
-    columns = Track().columns(series, first, 2 * cells, half, end)
+    columns = Track().columns(series, first, 2 * cells, half, end, close=window.close(0))
     assert max(found[1] for found in columns if found) == 50 * GIB
+
+
+def test_as_close_as_there_are_samples_to_see() -> None:
+    closest = [closest_span(spacing and spacing * 1_000_000) for spacing in (None, 1_000, 100, 20, 5)]
+    assert [SPANS[place] for place in closest] == [5, 5, 1, 0.2, 0.1]
+    window = Window(span=SPANS.index(5))
+    assert SPANS[window.zoomed(-1, 0, 0, 70, closest[2]).index(0)] == 2
+    assert SPANS[window.zoomed(-9, 0, 0, 70, closest[2]).index(0)] == 1
+    assert window.zoomed(-9, 0, 0, 70) == window
+    # Where samples have become fewer meanwhile, it does not jump.
+    assert SPANS[Window(span=0).zoomed(-1, 0, 0, 70, closest[1]).index(0)] == SPANS[0]
+
+
+def test_the_cursor_stays_in_sight_when_a_live_window_is_zoomed() -> None:
+    now, cells = 1_000 * SECOND, 70
+    window = Window(span=SPANS.index(60)).at(now - 50 * SECOND, cells, 0, now)
+    assert window.end_ns is None
+    close = window.zoomed(-9, 0, now, cells, 0)
+    assert close.end_ns is not None
+    cell = close.cell_ns(cells, 0)
+    assert close.end_ns // cell - cells < (now - 50 * SECOND) // cell <= close.end_ns // cell
+    assert close.zoomed(9, 0, now, cells, 0).end_ns is None
+
+
+def test_close_by_what_was_not_read_is_told_from_what_was() -> None:
+    """GIVEN samples with gaps WHEN each column is shorter than they THEN those between have the last value, and say so;
+    a peak that was counted since the last sample stays where it was counted, and an old value ends.
+    """
+    step = SECOND // 100
+    series = Series()
+    series.append(5 * step, 3 * GIB)
+    series.append(15 * step, GIB, 9 * GIB)
+    series.append(18 * step, 2 * GIB)
+    track = Track()
+    columns = track.columns(series, 10, 12, step, 20 * step, close=True)
+    assert track.sampled() == [place in (15, 18) for place in range(10, 22)]
+    held, low = (3 * GIB, 3 * GIB), (GIB, GIB)
+    two = (2 * GIB, 2 * GIB)
+    assert columns == [*[held] * 5, (GIB, 9 * GIB), low, low, two, two, two, None]
+    later = Track().columns(series, 18, 400, step, 10_000 * step, close=True)
+    assert later[HOLD_NS // step] == two
+    assert set(later[HOLD_NS // step + 1 :]) == {None}
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_a_column_that_was_not_read_has_its_height_only(glyphs: Glyphs) -> None:
+    flat = Ground(" " * 4, " " * 4)
+    same = (11, 11)
+    text, _ = column(Cell(same, same, None, None, None, None, True), flat, 16, 4, glyphs)
+    assert text.count(" ") == 3
+    assert text[1] == ("⠒" if glyphs.braille else "_")
+    assert column(Cell(same, same, None, None, None, None), flat, 16, 4, glyphs)[0].count(" ") == 1
+
+
+def test_a_close_axis_tells_parts_of_a_second() -> None:
+    look = make(DARK, UNICODE, "truecolor")
+    span = TimeSpan(last=99, cells=80, cell_ns=2_500_000)
+    row = time_axis(span, None, SECOND, "now", 1_772_366_400 * SECOND, look)
+    assert "−100 ms" in row.text
+    assert row.text.endswith(".250")
+
+
+def test_phases_of_short_steps_are_known_where_frames_tell_them_only() -> None:
+    """GIVEN frames of a tenth of a second, and steps that are shorter THEN what was between two frames is not known; in
+    longer steps a phase lasts until the one that follows it.
+    """
+
+    def frame(ms: int, step: int, phase: str, since_ms: int) -> Frame:
+        return Frame(ms, ms * 1_000_000, 0, step, phase, since_ms * 1_000_000, ())
+
+    session = Session(1)
+    for told in (frame(100, 2, "forward", 90), frame(200, 4, "backward", 195), frame(300, 4, "backward", 195)):
+        session.apply(told, 0)
+    session.apply(frame(400, 4, "optimizer", 350), 0)
+    found = {ms: session.phases.at(ms * 1_000_000) for ms in (95, 100, 150, 194, 195, 250, 340, 360)}
+    assert found == {
+        **{95: "forward", 100: "forward", 150: None, 194: None},
+        **{195: "backward", 250: "backward", 340: "backward", 360: "optimizer"},
+    }
 
 
 def test_the_window_grows_with_the_session() -> None:
@@ -228,3 +313,16 @@ def test_moving_the_cursor_moves_the_window_only_at_its_edges() -> None:
     assert far.end_ns // cell - far.cursor_ns // cell == cells - 1
     assert far.moved(+200, cells, 0, 0, now) == window.live()
     assert window.moved(-10_000, cells, 0, 990 * SECOND, now).cursor_ns == 990 * SECOND
+
+
+def test_the_strip_of_phases_has_a_letter_for_each() -> None:
+    """Also in ASCII; where steps are too short to be told apart, what lasts longer is shown beside the words."""
+    history = PhaseHistory()
+    for second, phase in enumerate(PHASES):
+        history.append(second * SECOND, phase, (second + 1) * SECOND)
+    span = TimeSpan(last=len(PHASES) - 1, cells=len(PHASES), cell_ns=SECOND)
+    assert phase_strip(span, history, None, UNICODE).text == " phase sfbo·ecm"
+    row = phase_strip(span, history, 10 * SECOND, ASCII)
+    assert row.text == " phase sfbo.ecm"
+    assert len(set(row.roles[7:])) == len(PHASES)
+    assert phase_strip(span, history, SECOND // 10, ASCII).text == " phase      ecm"

@@ -49,6 +49,43 @@ def test_changed_cells_add_up_to_the_picture_of_a_full_rebuild(seed: int, step_s
     drive(MadeUpFeed(Training(step_s=step_s)), test)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_close_by_changed_cells_add_up_and_the_picture_stands_still_between_its_steps(seed: int) -> None:
+    """GIVEN frames 5 ms apart WHEN the window is closer than a second THEN what is written adds up to what a new chart
+    draws, and nothing is written for half a second.
+    """
+    chance = random.Random(seed)
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        chart = app.monitor.chart
+        for _ in range(12):
+            await pilot.press("plus")
+        assert chart.cell_ns() * chart.cells < 150_000_000
+        assert "no closer" in "".join(app.monitor.header.lines())
+        sheet, written = list(chart._drawn(*chart.size)), 0
+        for frame in range(60):
+            app.feed.advance(chance.choice((0.05, 0.1)))  # type: ignore[attr-defined]
+            app.monitor.refresh_view()
+            spans = chart.take_changes()
+            written += bool(spans)
+            for y, start, end in spans:
+                row = chart._rows[y]
+                sheet[y] = Row(
+                    sheet[y].text[:start] + row.text[start:end] + sheet[y].text[end:],
+                    sheet[y].roles[:start] + row.roles[start:end] + sheet[y].roles[end:],
+                )
+            if frame % 10 == 0:
+                assert [row.text for row in sheet] == [row.text for row in rebuilt(chart)]
+        assert 5 <= written <= 20  # the scale may change besides
+        await pilot.press("left", "left", "left")
+        readout = chart.readout()
+        assert readout is not None
+        assert readout.allocated is not None
+        assert chart.last_cell() - chart.cells < readout.time_ns // chart.cell_ns() <= chart.last_cell()
+
+    drive(MadeUpFeed(Training(step_s=0.05), seconds=20, hertz=200), test)
+
+
 def rebuilt(chart: Chart) -> list[Row]:
     """The picture without anything kept from before but the columns themselves and the scale."""
     held = chart._drawn_columns

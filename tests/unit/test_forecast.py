@@ -9,8 +9,10 @@ from memtui.analysis.forecast import Forecast, build_forecast
 from memtui.analysis.ladder import build_ladder
 from memtui.analysis.optimizers import missing_state_bytes, state_factor
 from memtui.analysis.policy import DEFAULT
-from memtui.wire.frames import Event, Optimizer
-from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified
+from memtui.session.readings import HostReading
+from memtui.session.session import Session
+from memtui.wire.frames import Device, DeviceFrame, Event, Frame, Optimizer
+from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified, hello
 
 
 def forecast_of(run: Run) -> Forecast:
@@ -21,7 +23,7 @@ def published_mlp(run: Run) -> None:
     """The five points of a published run up to its first optimizer step: 96.0, 184.2, 216.3 MB."""
     run.frame(96 * MIB, phase="startup")
     run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
-    run.frame(184 * MIB, phase="forward", boundary="forward_end", step_peak_bytes=208 * MIB)
+    run.frame(184 * MIB, phase="forward", step_peak_bytes=208 * MIB)
     run.frame(216 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=360 * MIB)
     run.adam(96 * MIB)
     run.frame(216 * MIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=360 * MIB)
@@ -238,9 +240,55 @@ def test_an_out_of_memory_error_speaks_first() -> None:
     run.session.ended(run.now_ns, 1, "OutOfMemoryError")
     dead = build_view(run.session, "cuda:0", run.now_ns).verdict
 
-    told = "out of memory in forward, step 3: asked for 2.0 GiB · driver free 400.0 MiB · live 21.0 GiB"
+    told = "out of memory in forward, step 4: asked for 2.0 GiB · driver free 400.0 MiB · live 21.0 GiB"
     assert alive.text == f"{told}; the program goes on"
-    assert dead.text.startswith("OUT OF MEMORY in forward, step 3")
+    assert dead.text.startswith("OUT OF MEMORY in forward, step 4")
     assert (alive.level, dead.level) == ("bad", "bad")
     much_later = build_view(run.session, "cuda:0", run.now_ns + 10 * 60 * SECOND)
     assert much_later.state == "ended"
+
+
+def test_what_happens_beside_the_first_step_is_not_taken_for_it() -> None:
+    """A checkpoint loaded before the first forward, a compilation and an evaluation in the middle of it."""
+    plain, run = Run(), Run()
+    published_mlp(plain)
+    run.frame(90 * MIB, phase="checkpoint")
+    run.frame(96 * MIB, phase="startup")
+    run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
+    run.frame(300 * MIB, phase="compilation", step_peak_bytes=96 * MIB)
+    run.frame(110 * MIB, phase="evaluation", boundary="evaluation_start", step_peak_bytes=96 * MIB)
+    first, expected = run.session.first_step("cuda:0"), plain.session.first_step("cuda:0")
+    assert first is not None
+    assert expected is not None
+    assert (first.base_bytes, first.allocated_bytes, first.peak_bytes) == (96 * MIB, 96 * MIB, 96 * MIB)
+    assert first.base_bytes == expected.base_bytes
+
+
+@pytest.mark.parametrize("strangers", [1, 40])
+def test_on_the_host_strangers_are_no_need_of_this_process(strangers: int) -> None:
+    """GIVEN what others hold, THEN it bounds what the process can have, and is no part of the predicted peak."""
+    session = Session(1)
+    session.apply(hello(Device("host", "host", "CPU", "mallinfo2")), 0)
+    available = (64 - 3 - strangers) * GIB
+    session.apply_host(HostReading(50, True, rss_bytes=3 * GIB, total_bytes=64 * GIB, available_bytes=available))
+    figures = DeviceFrame(
+        "host",
+        allocated_bytes=2 * GIB,
+        allocated_peak_bytes=9 * GIB,
+        step_peak_bytes=9 * GIB,
+        reserved_bytes=3 * GIB,
+        rss_bytes=3 * GIB,
+    )
+    session.apply(Frame(1, 100, 0, 1, "backward", 90, (figures,)), 0)
+
+    view = build_view(session, "host", 100)
+
+    rows = {row.key: row.figure.value for row in view.rows}
+    assert rows["predicted_peak_bytes"] == 10 * GIB
+    assert rows["headroom_bytes"] == available - 7 * GIB
+    assert rows["other_process_bytes"] == strangers * GIB
+    assert f"predicted peak ≥ 10.0 GiB of {64 - strangers}.0 it can have" in view.verdict.text
+    assert f"needs ≥ 10.0 GiB of the {64 - strangers}.0 GiB it can have" in view.forecast[0] + view.forecast[1]
+
+    session.apply_host(HostReading(60, True, rss_bytes=3 * GIB, total_bytes=64 * GIB, available_bytes=4 * GIB))
+    assert "does not fit, short by 3.0 GiB" in build_view(session, "host", 100).verdict.text

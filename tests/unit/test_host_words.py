@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from memtui.analysis import units
 from memtui.session.readings import HostReading
 from memtui.tui.app import MemtuiApp
 from memtui.wire.frames import Device, DeviceFrame
@@ -61,8 +62,12 @@ def test_one_word_for_one_thing(width: int, ascii_only: bool) -> None:
         assert "outside malloc" not in shown
         assert shown.count("non-torch") == 2  # the column and the bar
         assert "process (RSS)" in shown
-        assert "predicted allocated" in shown
-        assert "predicted peak" not in "".join(line[: width - 40] for line in text(app)[3:])
+        assert "predicted allocated" not in shown
+        view = app.monitor.view
+        assert view is not None
+        rule = next(rule for rule in view.rules if rule.key == "predicted_peak")
+        assert rule.value_bytes == next(row.figure.value for row in view.rows if row.key == "predicted_peak_bytes")
+        assert f"predicted peak {units.size(rule.value_bytes)} of {units.size(64 * GIB - 4 * GIB + 300 * MIB)}" in shown
         assert "0 MiB" in shown
         if ascii_only:
             assert " . " not in text(app)[0] + text(app)[1]

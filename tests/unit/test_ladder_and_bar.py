@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Optional
 
 import pytest
@@ -49,7 +50,7 @@ def test_the_whole_device_by_owner() -> None:
 
     assert adds_up(bar)
     assert bar.total.value == 24 * GIB
-    assert figures(bar) == {
+    assert {key: value for key, value in figures(bar).items() if value} == {
         "parameters": 6 * GIB,
         "optimizer_state": 3 * GIB,
         "unattributed": GIB,
@@ -232,6 +233,34 @@ def test_the_host_is_a_device() -> None:
     assert bar.label == "host"
     assert figures(bar)["non_torch"] == -GIB + MIB
     assert figures(bar)["other_processes"] == 4 * GIB
+
+
+def test_a_limited_host() -> None:
+    """The control group's limit is the capacity; what is left under it, and not on the machine, is free."""
+    session = host_session()
+    reading = HostReading(
+        50,
+        True,
+        rss_bytes=3 * GIB,
+        total_bytes=64 * GIB,
+        available_bytes=40 * GIB,
+        limit_bytes=8 * GIB,
+        limit_room_bytes=5 * GIB,
+        file_bytes=GIB,
+    )
+    session.apply_host(reading)
+    bar = bar_of(session, "host")
+
+    assert adds_up(bar)
+    assert bar.total.value == 8 * GIB
+    # The process's pages of files are its own, though the system would take them back.
+    assert figures(bar)["device_free"] == 4 * GIB - MIB
+    assert figures(bar)["other_processes"] == GIB
+    notices = build_view(session, "host", 100).notices
+    assert "this process is limited to 8.0 GiB by its cgroup; the machine has 64.0 GiB" in notices
+
+    session.apply_host(dataclasses.replace(reading, available_bytes=2 * GIB))
+    assert figures(bar_of(session, "host"))["device_free"] == GIB - MIB  # the machine has no more
 
 
 def test_a_process_without_pytorch() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from memtui.analysis.build import build_view
-from memtui.analysis.events import event_text
+from memtui.analysis.events import event_lines, event_text
 from memtui.analysis.growth import growth_line
 from memtui.analysis.headline import farewell, headline
+from memtui.analysis.meaning import meaning_line
 from memtui.analysis.policy import DEFAULT
+from memtui.analysis.tensors import moment
 from memtui.session.readings import HostReading, OtherProcess
-from memtui.wire.frames import Event
+from memtui.wire.frames import Event, Model, Tensors
 from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified
 
 
@@ -17,13 +19,46 @@ def test_events_in_words() -> None:
     state = Event(
         "optimizer_state_appeared", 0, 1, "optimizer", None, {"state_bytes": 192 * MIB, "parameter_bytes": 96 * MIB}
     )
-    assert event_text(state) == "optimizer state appeared: +192.0 MiB, 2.0 x parameters"
+    assert event_text(state) == "optimizer state appeared: +192.0 MiB, 2 x parameters"
     peak = Event("new_peak", 0, 1, "backward", "cuda:0", {"allocated_peak_bytes": 504 * MIB})
     assert event_text(peak) == "new peak allocated 504.0 MiB, backward"
+    saving = Event("new_peak", 0, 1, "checkpoint", "cuda:0", {"allocated_peak_bytes": 504 * MIB})
+    assert event_text(saving) == "new peak allocated 504.0 MiB, checkpoint saving or loading"
     retry = Event("alloc_retry", 0, 1, "forward", "cuda:0", {"num_alloc_retries": 3})
     assert event_text(retry) == "allocation retried after the cache was given back (3 so far), forward"
+    model = Model(0, ("GPT",), 1234, 1234, {}, {}, ())
+    figures = {"pause_ns": 25_340_000, "objects": 300_111, "complete": 1}
+    found = "found GPT with 1,234 parameters, no optimizer"
+    searched = Event("discovery", 0, 1, "backward", None, figures)
+    assert event_text(searched, model) == f"{found} · searched 300,111 objects in 25.3 ms"
+    only = Event("discovery", 0, 1, "backward", None, {**figures, "objects": 0})
+    assert event_text(only, model) == f"{found} · optimizers searched in 25.3 ms"
+    partly = Event("discovery", 0, 1, "backward", None, {**figures, "complete": 0})
+    assert event_text(partly, model) == f"{found} · searched 300,111 objects of too many in 25.3 ms"
+    again = Event("discovery", 0, 1, "backward", None, {**figures, "new": 0})
+    assert event_text(again, model) == "searched 300,111 objects in 25.3 ms, found nothing more"
+    assert event_text(Event("discovery", 0, 1, "backward"), model) == found
     assert event_text(Event("agent_error", 0, 1, "", text="Oops:\x1b[2J gone")) == "Oops: gone"
     assert event_text(Event("something_new", 0, 1, "")) == "something new"
+
+
+def test_new_peaks_in_a_row_are_one_line() -> None:
+    """A growing run has one a step: the newest, how many, and since when."""
+    run = Run()
+    for number in range(5):
+        event = Event(
+            "new_peak", number * SECOND, number, "backward", "cuda:0", {"allocated_peak_bytes": MIB << number}
+        )
+        run.session.apply(event, 0)
+        if number == 1:
+            run.session.apply(Event("alloc_retry", number * SECOND + 1, 1, "forward", "cuda:0"), 0)
+
+    texts = [line.text for line in event_lines(run.session, "cuda:0")]
+
+    assert len(texts) == 3
+    assert texts[0].startswith("new peak allocated 16.0 MiB, backward (3 since ")
+    assert texts[2].startswith("new peak allocated 2.0 MiB, backward (2 since ")
+    assert len(event_lines(run.session, "cuda:0", limit=1)) == 1
 
 
 def test_events_of_other_devices_are_not_shown() -> None:
@@ -31,7 +66,7 @@ def test_events_of_other_devices_are_not_shown() -> None:
     run = Run()
     run.frame(MIB)
     for number, device in enumerate(("cuda:0", "cuda:1", None)):
-        run.session.apply(Event("new_peak", number, 0, "forward", device, {"allocated_peak_bytes": number}), 0)
+        run.session.apply(Event("alloc_retry", number, 0, "forward", device, {"allocated_peak_bytes": number}), 0)
 
     lines = build_view(run.session, "cuda:0", run.now_ns).events
 
@@ -51,7 +86,7 @@ def test_a_leak_grows() -> None:
     """Up at every look."""
     line = growth_line(looked_at([MIB * step for step in range(20)]).session, "cuda:0", DEFAULT)
 
-    assert line.startswith("activations +11.0 MiB; looked at in steps 8 to 19")
+    assert line.startswith("activations +11.0 MiB; looked at in steps 9 to 20")
 
 
 def floors(sizes: list[int], blocks_held: list[int]) -> Run:
@@ -69,7 +104,7 @@ def test_a_leak_speaks_in_the_verdict() -> None:
 
     view = build_view(run.session, "cuda:0", run.now_ns)
 
-    assert view.growth.startswith("allocated grows 64.0 MiB a step (steps 16 to 38")
+    assert view.growth.startswith("allocated grows 64.0 MiB a step (steps 17 to 39")
     assert view.verdict.level == "warning"
     assert view.verdict.text.startswith("grows 64.0 MiB a step: full in about ")
 
@@ -106,6 +141,14 @@ def test_too_few_steps_say_nothing() -> None:
     assert growth_line(looked_at([1, 2, 3]).session, "cuda:0", DEFAULT) == ""
 
 
+def test_fragmentation_that_is_not_counted() -> None:
+    """GIVEN an allocator that counts no holes and tells of no blocks, THEN what is pinned is unknown, not nothing."""
+    run = Run()
+    run.frame(GIB, 2 * GIB)
+
+    assert build_view(run.session, "cuda:0", run.now_ns).fragmentation == ("pinned – · allocated 50 % of reserved",)
+
+
 def test_fragmentation_figures() -> None:
     """What is pinned, the largest free block, retries and OOMs; and what it means where it is much."""
     run = Run()
@@ -139,7 +182,7 @@ def test_the_line_without_the_app() -> None:
     line = headline(build_view(run.session, "cuda:0", run.now_ns), 0.0)
 
     assert line.split(" · ")[1:] == [
-        "step 1",
+        "step 2",
         "200 ms",
         "forward",
         "allocated 1.0 GiB",
@@ -152,6 +195,35 @@ def test_the_line_without_the_app() -> None:
     assert farewell(build_view(run.session, "cuda:0", run.now_ns)) == (
         "killed by signal 9 · peak allocated 3.0 GiB in backward, step 1"
     )
+
+
+def test_every_text_gives_a_step_the_same_number() -> None:
+    """GIVEN the second step, which is higher than the first, looked at, recorded, listed and out of memory THEN all
+    that is said of it, by the frames of the time and by those after it, is said of step 2.
+    """
+    run = Run()
+    run.frame(96 * MIB)
+    run.adam(96 * MIB, name="SGD")
+    run.end_step(GIB, GIB)
+    look = classified(2 * GIB, phase="backward", step=1, activations=GIB, parameters=GIB)
+    run.frame(2 * GIB, phase="backward", step=1, classification=look)
+    run.session.apply(Event("oom", run.now_ns, 1, "backward", "cuda:0", {"asked_bytes": GIB}), run.now_ns)
+    under_way = build_view(run.session, "cuda:0", run.now_ns)
+    assert under_way.place.startswith("step 2 ")
+    assert "in backward, step 2" in under_way.verdict.text
+    assert event_text(Event("recorded", 0, 1, "between", "cuda:0", {"peak_bytes": GIB})).startswith("step 2 ")
+    assert moment(Tensors(0, 1, "backward", "cuda:0", 0, ())) == "as backward began, step 2"
+    assert moment(Tensors(0, 1, "between", "cuda:0", 0, ())) == "before step 2's forward"
+
+    run.end_step(2 * GIB, 2 * GIB)
+
+    after = build_view(run.session, "cuda:0", run.now_ns)
+    assert after.place.startswith("step 3 ")
+    assert after.verdict.peak.endswith("step 2")
+    assert "highest step so far (step 2)" in after.forecast[0]
+    assert "in backward, step 2" in meaning_line(after)
+    run.session.ended(run.now_ns, 0)
+    assert build_view(run.session, "cuda:0", run.now_ns).place.startswith("2 steps")
 
 
 def test_who_else_is_on_the_device() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pathlib
+import time
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from memtui.sources.log_format import LogError
 from memtui.sources.log_reader import LogReader, open_log
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.replay import Replay
-from memtui.wire.frames import Bye, Event
-from tests.support.sessions import GIB, MIB, Run, blocks, classified, hello
+from memtui.wire.frames import Bye, Event, Tensor, Tensors
+from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified, hello
 
 
 def recorded(path: pathlib.Path, frames: int = 30) -> Run:
@@ -177,6 +178,20 @@ def test_a_log_without_figures(tmp_path: pathlib.Path) -> None:
         LogReader(str(tmp_path / "log"))
 
 
+def test_the_wall_clock_is_known_without_the_agent(tmp_path: pathlib.Path) -> None:
+    """Of a program that ended before an agent spoke there are the viewer's own readings alone."""
+    log = LogWriter(str(tmp_path / "log"), "0.1.0")
+    now = time.monotonic_ns()
+    log.end(End(time_ns=now, exit_status=1))
+    log.close()
+
+    reader = LogReader(str(tmp_path / "log"))
+
+    assert reader.whole.hello is None
+    assert abs(now + reader.wall_offset_ns - time.time_ns()) < 60 * SECOND
+    reader.close()
+
+
 def test_a_history_written_late_is_put_in_its_place(tmp_path: pathlib.Path) -> None:
     """GIVEN an attach after the fact: readings of now come before frames of then; by time they are in order."""
     recorded(tmp_path / "log")
@@ -205,3 +220,23 @@ def test_a_full_disk_is_told_and_hurts_nobody() -> None:
     log.close()
 
     assert "No space left" in log.trouble
+
+
+def test_live_tensors_come_back_as_of_their_time(tmp_path: pathlib.Path) -> None:
+    run = Run()
+    log = LogWriter(str(tmp_path / "log"), "0.1.0")
+    log.message(run.session.hello, run.session)  # type: ignore[arg-type]
+    told = []
+    for step in range(3):
+        log.message(run.frame(GIB), run.session)
+        rows = (Tensor("parameters", MIB, "0.weight", (512, 512), "float32"), Tensor("activations", 6 * MIB, count=3))
+        told.append(Tensors(run.now_ns + 1, step, "backward", "cuda:0", GIB, rows, 9, GIB - 7 * MIB, 5))
+        log.message(told[-1], run.session)
+    last = run.frame(GIB)
+    log.message(last, run.session)
+    log.close()
+    reader = LogReader(str(tmp_path / "log"))
+    assert reader.session_at(last.time_ns).tensors("cuda:0") == told[2]
+    assert reader.session_at(told[1].time_ns).tensors("cuda:0") == told[1]
+    assert reader.session_at(told[0].time_ns - 1).tensors("cuda:0") is None
+    reader.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.agent.peaks import StepPeaks
+from memtui.agent.peaks import NO_STEP, StepPeaks, TakenPeaks
 
 
 def test_a_rise_within_the_step_is_its_peak() -> None:
@@ -56,3 +56,35 @@ def test_without_a_counter_the_largest_seen_is_a_lower_bound() -> None:
     peaks.sample(100, None, "forward", working=True)
     peaks.sample(300, None, "backward", working=True)
     assert (peaks.current_bytes, peaks.exact, peaks.phase) == (300, False, "backward")
+
+
+def test_what_is_taken_is_the_steps_peak() -> None:
+    """The counter begins afresh with each step; what the program reset in mid-step counts too."""
+    peaks = TakenPeaks(whole=True)
+    peaks.sample(100, 300, "forward", working=True)
+    assert (peaks.current_bytes, peaks.exact, peaks.phase) == (300, True, "forward")
+    peaks.carry(700)
+    peaks.sample(100, 200, "backward", working=True)
+    assert (peaks.current_bytes, peaks.phase) == (700, None)
+    peaks.carry(250)
+    peaks.close(1)
+    assert (peaks.last_bytes, peaks.last_exact, peaks.last_phase) == (700, True, None)
+    peaks.sample(100, 400, "backward", working=True)
+    peaks.carry(400)
+    peaks.close(2)
+    assert (peaks.last_bytes, peaks.last_phase) == (400, "backward")
+    assert peaks.highest() == (700, 1, None)
+    assert peaks.highest() == NO_STEP
+
+
+def test_a_counter_that_is_older_than_the_step_is_not_its_peak() -> None:
+    """Taking began in the middle of a run: that step has a lower bound, the next one its peak."""
+    peaks = TakenPeaks(whole=False)
+    peaks.sample(100, 900, "forward", working=True)
+    peaks.carry(900)
+    assert (peaks.current_bytes, peaks.exact) == (100, False)
+    peaks.close(1)
+    assert (peaks.last_bytes, peaks.last_exact, peaks.highest()) == (100, False, NO_STEP)
+    peaks.carry(300)
+    peaks.close(2)
+    assert (peaks.last_bytes, peaks.last_exact, peaks.highest()) == (300, True, (300, 2, None))

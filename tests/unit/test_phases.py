@@ -8,12 +8,15 @@ from memtui.agent.phases import Phases
 
 
 def play(sequence: str) -> tuple[Phases, list[int]]:
-    """`f` forward start, `b`/`B` backward start/end, `o`/`O` optimizer start/end, digits choose the optimizer.
+    """`f` forward start, `e` the same without gradients, `b`/`B` backward start/end, `o`/`O` optimizer start/end.
+
+    Digits choose the optimizer.
 
     Returns the phases, and the places in the sequence at which a step ended.
     """
     kinds = {
         "f": "forward_start",
+        "e": "evaluation_start",
         "b": "backward_start",
         "B": "backward_end",
         "o": "optimizer_start",
@@ -56,14 +59,84 @@ def test_five_critic_steps_a_generator_step_are_one_cycle() -> None:
     assert 20 <= phases.step <= 26
 
 
+def test_an_optimizer_that_evaluates_the_model_goes_on_after_it() -> None:
+    """A closure's backward ends within the optimizer's step; the next loop's does not."""
+    inside = ["optimizer", "forward", "backward", "optimizer"]
+    assert phases_of("ofbBfbBO") == [*inside, *inside[1:], "between"]
+    assert phases_of("ofbBOfbB")[-1] == "between"
+
+
 def test_optimizers_inside_backward_step_with_it() -> None:
     phases, _ = play("fb1oO2oO3oOB" * 10)
     assert phases.step == 10
 
 
-def test_inference_counts_forwards() -> None:
-    phases, _ = play("f" * 10)
+@pytest.mark.parametrize("forward", "fe")
+def test_inference_counts_forwards(forward: str) -> None:
+    phases, _ = play(forward * 10)
     assert phases.step == 9  # the tenth is under way
+    assert (phases.phase, phases.begun_by) == ("forward", "forward_start")
+
+
+def phases_of(sequence: str) -> list[str]:
+    """The phase after each letter, from the first backward pass on."""
+    return [play(sequence[:end])[0].phase for end in range(1, len(sequence) + 1)]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "fbBoOfbBoOeeee",  # between epochs
+        "fbBoOfbBeeoO",  # before the optimizer's step
+        "fbBefbBoOfbBfbBoO",  # between two micro-batches
+        "efbBoOefbBoO",  # a teacher before the student
+        "febBoOfebBoO",  # and after it
+        "fbBoeOfbBoO",  # a closure that only asks for the loss
+        "fbeBoOfbBoO",  # a hook in backward
+        "1efbBoO1efbBoO",
+        "efbB1oOfbB2oO" * 2,  # what the critic judges is made without gradients: cycles
+    ],
+)
+def test_evaluation_changes_no_count(loop: str) -> None:
+    """Steps end where they would without it, also once the loop has gone on for long."""
+    whole = "fbBoO" + loop * 10
+    without = whole.replace("e", "")
+    assert play(whole)[0].step == play(without)[0].step
+    ended = [whole[: place + 1].replace("e", "") for place in play(whole)[1]]
+    assert ended == [without[: place + 1] for place in play(without)[1]]
+
+
+def test_evaluation_lasts_until_the_next_boundary() -> None:
+    """Several roots and batches of one evaluation are one phase; the next forward with gradients ends it."""
+    assert phases_of("fbBoOeeefbB")[4:] == ["between", *["evaluation"] * 3, "forward", "backward", "between"]
+    phases, _ = play("fbBoOeee")
+    assert (phases.since_ns, phases.begun_by, phases.ended) == (5, "evaluation_start", "between")
+    assert phases_of("fbBfeoO")[3:] == ["forward", "evaluation", "optimizer", "between"]
+    assert phases_of("fbBoOfefb")[5:] == ["forward", "evaluation", "forward", "backward"]
+
+
+def test_evaluation_before_the_first_step_of_a_training() -> None:
+    """Whether the program trains is not known yet: its steps are counted from the first backward pass."""
+    phases, _ = play("eee" + "fbBoO" * 3)
+    assert phases.step == 3
+    assert play("fbBoOeee")[0].step_since_ns == 4
+
+
+def test_forwards_run_again_inside_backward_are_forwards() -> None:
+    """Roots under reentrant activation checkpointing: without gradients first, with them in backward."""
+    loop = "eebfbBfbBBoO"
+    phases = phases_of(loop * 3)
+    assert "evaluation" not in phases
+    assert play(loop * 10)[0].step == 10
+    # A loop that has evaluated before is told as well: from its first such backward pass on.
+    assert phases_of("fbBoOebfbBBoOe")[-1] == "forward"
+    # What runs again had gradients the first time: the evaluation beside it stays one.
+    assert phases_of("fbBoO" + "febfBoO" * 3 + "e")[-1] == "evaluation"
+
+
+def test_gradient_scaling_skips_a_step() -> None:
+    """Without the optimizer's step, its forward and backward belong to the next one."""
+    assert play(("fbBoO" * 2 + "fbB") * 10)[0].step == 20
 
 
 def test_accumulation_before_the_first_step_counts_none() -> None:

@@ -23,6 +23,20 @@ def test_a_history_that_is_sent_again_is_known() -> None:
     assert len(run.session.events) == 1
 
 
+def test_the_host_is_no_device_once_it_is_no_longer_read() -> None:
+    """Its latest figures are not its present ones, and nothing says how old they are."""
+    run = Run()
+    host = DeviceFrame("host", allocated_bytes=MIB, reserved_bytes=2 * MIB, rss_bytes=3 * MIB)
+    run.session.apply(Frame(1, run.now_ns, 0, 0, "startup", 0, (host,)), 0)
+    assert run.session.device_frame("host") is not None
+    run.sequence = 1
+
+    run.frame(MIB)
+
+    assert run.session.device_frame("host") is None
+    assert [device.device for device in run.session.devices] == ["cuda:0"]
+
+
 def test_an_agent_that_starts_afresh_counts_from_the_beginning() -> None:
     """Its frames are news although their numbers are low."""
     run = Run()
@@ -49,6 +63,45 @@ def test_a_spike_between_two_samples_is_in_the_series() -> None:
     assert series is not None
     assert series.window(0, run.now_ns + 1, 1) == [(MIB, 50 * MIB)]
     assert series.window(run.now_ns, run.now_ns + 1, 1) == [(MIB, MIB)]
+
+
+def test_exact_peaks_of_steps_are_in_the_series() -> None:
+    """Below the highest ever, where torch's counter says nothing; each where it was reached, and once."""
+    run = Run()
+    run.frame(MIB, allocated_peak_bytes=99 * MIB, step_peak_bytes=MIB, step_peak_exact=True)
+    run.frame(MIB, allocated_peak_bytes=99 * MIB, step_peak_bytes=50 * MIB, step_peak_exact=True)
+    highest = {"highest_step_peak_bytes": 50 * MIB, "highest_step_peak_step": 1}
+    run.end_step(MIB, 50 * MIB, allocated_peak_bytes=99 * MIB, step_peak_bytes=MIB, step_peak_exact=True, **highest)
+    run.step += 20
+    highest = {"highest_step_peak_bytes": 70 * MIB, "highest_step_peak_step": 12}
+    run.end_step(MIB, 30 * MIB, allocated_peak_bytes=99 * MIB, step_peak_bytes=MIB, step_peak_exact=True, **highest)
+    series = run.session.series("cuda:0", "allocated_bytes")
+
+    assert series is not None
+    assert series.window(run.now_ns - 3 * SECOND // 10, run.now_ns + SECOND // 10, 4) == [
+        (MIB, MIB),
+        (MIB, 50 * MIB),
+        (MIB, MIB),
+        (MIB, 70 * MIB),
+    ]
+
+
+def test_the_highest_of_many_short_steps_is_known() -> None:
+    """It is told between the last steps of two frames, and counts as one with optimizer state if all of them do."""
+    run = Run()
+    run.frame(MIB)
+    run.end_step(MIB, 20 * MIB)
+    since = run.step_since_ns
+    run.step += 30
+    run.end_step(MIB, 10 * MIB, highest_step_peak_bytes=90 * MIB, highest_step_peak_step=7)
+    highest = run.session.steps.highest("cuda:0")
+    assert highest is not None
+    assert (highest.step, highest.bytes_held, highest.exact) == (7, 90 * MIB, True)
+
+    for event_ns, expected in ((since + 1, None), (since, 90 * MIB)):
+        run.session.apply(Event("optimizer_state_appeared", event_ns, 1, "optimizer", None, {"state_bytes": 1}), 0)
+        steady = run.session.steps.steady("cuda:0")
+        assert (steady.bytes_held if steady is not None else None) == expected
 
 
 def test_a_peak_from_before_the_first_frame_is_no_spike() -> None:

@@ -13,6 +13,7 @@ from memtui.tui.look import choose, make
 from memtui.tui.palette import contrast
 from memtui.tui.rows import Row, Span
 from memtui.tui.styles import styles
+from memtui.tui.widgets.figures import WIDE, Figures
 from memtui.wire.frames import CATEGORIES, PHASES
 
 ROLES = [value for name, value in vars(roles).items() if name.isupper() and isinstance(value, str)]
@@ -128,3 +129,23 @@ def test_what_is_written_is_what_was_meant(system: str | None, rows: list[list[t
             assert (shown.bg, shown.reverse) == (meant.bg, meant.reverse)
             if shown.data != " ":
                 assert shown == meant
+
+
+@pytest.mark.parametrize("colors", [c for c in palette.BY_NAME.values() if not c.mono], ids=lambda colors: colors.name)
+def test_every_phase_has_a_letter_and_a_colour_of_its_own(colors: palette.Colors) -> None:
+    table = styles(colors)
+    named = [name for name in PHASES if name not in ("between", "startup")]
+    assert len({table[roles.phase(name)].color for name in named}) == len(named)
+    for glyphs in (UNICODE, ASCII):
+        assert len({glyphs.phase(name) for name in PHASES}) == len(PHASES)
+
+
+def test_the_legend_of_phases_names_those_that_there_are() -> None:
+    figures = Figures(make(palette.DARK, UNICODE, None))
+    assert [row.text.split() for row in figures._legend((), WIDE)] == [
+        ["f", "forward", "b", "backward", "o", "optimizer"]
+    ]
+    rows = figures._legend(("evaluation", "checkpoint", "compilation"), WIDE)
+    letters = "f forward b backward o optimizer e evaluation c checkpoint m compilation"
+    assert " ".join(row.text.strip() for row in rows).split() == letters.split()
+    assert all(len(row.text) == WIDE for row in rows)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import random
+import re
 import sys
 import time
 from typing import Any
 
 import training
 
+_VARIANTS = 997
 _DAY_NS = 86_400_000_000_000
 _PR_SET_THP_DISABLE = 41
 
@@ -33,10 +36,15 @@ def own_bytes() -> int:
 def fill(agent: Any) -> int:
     """Gives the history a frame for every tenth of a second of a day; how many it keeps."""
     history = agent._history
-    message = history._tiers[0][-1][2]
+    frame = history._tiers[0][-1][2].decode("latin-1")
+    chance = random.Random(1)
+    # Frames of a viewer's size whose figures differ in every digit but the first.
+    messages = [
+        re.sub(r"(?<=\d)\d", lambda _: str(chance.randrange(10)), frame).encode("latin-1") for _ in range(_VARIANTS)
+    ]
     begun = time.monotonic_ns()
-    # Frames of a viewer's size that share nothing, as they come from the encoder.
     for place in range(_DAY_NS // 100_000_000):
+        message = messages[place % _VARIANTS]
         history.append(begun + place * 100_000_000, place % 9973, message[:-1] + message[-1:])
     return len(history)
 

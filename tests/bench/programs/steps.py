@@ -1,10 +1,13 @@
-"""Steps of a training with the agent switched on and off in turn; prints what they took as JSON.
+"""Steps of a training, in groups with what torch calls of the agent in place and out of it; prints them as JSON.
 
-steps.py SECONDS-A-STEP PAIRS SECONDS-A-BLOCK
+    steps.py SECONDS-A-STEP SECONDS
+
+The agent's thread goes on all the time, and when it was at work is told too; at last, what torch's calls of it took.
 """
 
 from __future__ import annotations
 
+import collections
 import json
 import random
 import sys
@@ -14,125 +17,130 @@ from typing import Any
 
 import training
 
-#: Steps at the beginning of a block that are not counted.
-_SETTLING = 3
+#: Steps with what torch calls and without are as near to each other as may be, for the machine's speed drifts. Those
+#: shorter than this are watched or not depending on the ones before them: of these, groups of so many, without the
+#: first ones. Of others so many of either kind, in a random order.
+SHORT_SECONDS, SHORT_GROUP, SETTLING, GROUP = 0.01, 25, 2, 6
+#: Longer steps than this all have ticks in them: without what torch calls, they are also without the agent's thread.
+LONG_SECONDS = 0.05
+_OWN_SECONDS = 8.0
 
 
 class Switch:
-    """Takes the agent out of this process and puts it back, as it was."""
+    """Puts what torch calls at each step out of its way, and back."""
 
     def __init__(self, model: Any) -> None:
         self.sentry: Any = sys.modules["_memtui_agent_of_this_process"]
         self.agent = self.sentry.agent
+        self._ticking = threading.Event()
+        self._ticking.set()
         self.observer = self.agent.observer
-        self.looks = 0
-        self._model = model
-        self._resumed, self._parked = threading.Event(), threading.Event()
-        self._is_on = True
-        walk = self.observer.looks._walk
+        self._members = model.__dict__
+        self._hooks = {True: self._members["_forward_pre_hooks"], False: collections.OrderedDict()}
+        self._autograd: Any = sys.modules["torch.autograd"]
+        self._backward = {True: self._autograd._engine_run_backward, False: self.sentry.passes.original}
+        # A function in C that does nothing, whatever it is called with: dictionaries keep their keys.
+        nothing = memoryview(b"").__exit__
+        self._optimizer = [
+            (hooks, handle.id, {True: hooks[handle.id], False: nothing})
+            for hooks, handle in zip(self.sentry._optimizer_hooks, self.sentry.handles[2:])
+        ]
 
-        def counted() -> Any:
-            self.looks += 1
-            return walk()
+    def turn(self, on: bool, *, thread: bool = False) -> None:
+        """In place, or out of the way; the agent's `thread` too."""
+        (self._ticking.set if on or not thread else self._ticking.clear)()
+        self._members["_forward_pre_hooks"] = self._hooks[on]
+        self._autograd._engine_run_backward = self._backward[on]
+        for hooks, key, functions in self._optimizer:
+            hooks[key] = functions[on]
 
-        self.observer.looks._walk = counted
+    def time_calls(self) -> list[int]:
+        """From now on the nanoseconds in these functions are added up in the list's one place."""
+        spent = [0]
 
-    def frames(self) -> int:
-        """How many frames the agent has sent."""
-        return int(self.agent._sequence)
+        def timed(function: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                begun = time.perf_counter_ns()
+                result = function(*arguments)
+                spent[0] += time.perf_counter_ns() - begun
+                return result
 
-    def turn(self, on: bool) -> None:
-        """Returns once the agent is back, or once its thread sleeps and nothing of it is in torch's way."""
-        if on == self._is_on:
-            return
-        self._is_on = on
-        observer, inventory = self.observer, self.observer.inventory
-        if not on:
-            observer._dead = True
-            observer._take_out()
-            self._resumed.clear()
-            self._parked.clear()
-            self.agent._tick = self._park
-            self._parked.wait()
-            return
-        revision = inventory.roots.revision
-        observer._dead = False
-        self.sentry.install()
-        observer.install(self.sentry)
-        inventory.roots.merge([self._model])
-        inventory.roots.revision = revision  # nothing has changed that would have to be described again
-        observer.looks.pause()
-        now = time.monotonic_ns()
-        for budget in (observer.looks._budget, observer.readings._budget):
-            budget._at_ns = now  # nothing is saved up meanwhile
-        del self.agent._tick
-        self._resumed.set()
+            return call
 
-    def _park(self, *_: Any) -> None:
-        self._parked.set()
-        self._resumed.wait()
+        watched = type(self._hooks[True])
+        watched.noted = timed(watched.noted)
+        self.sentry.passes.started = timed(self.sentry.passes.started)
+        for _, _, functions in self._optimizer:
+            functions[True] = timed(functions[True])
+        self.turn(True)
+        return spent
+
+    def note_ticks(self) -> list[tuple[int, int]]:
+        """When the agent's thread was at work, from now on."""
+        ticks: list[tuple[int, int]] = []
+        tick, server = self.agent._tick, self.agent._server
+        flush = server.flush
+
+        def noted(*arguments: Any) -> None:
+            self._ticking.wait()
+            ticks.append((time.perf_counter_ns(), 0))
+            tick(*arguments)
+
+        def flushed() -> None:
+            flush()
+            if ticks:
+                ticks[-1] = (ticks[-1][0], time.perf_counter_ns())
+
+        self.agent._tick, server.flush = noted, flushed
+        return ticks
 
 
-def block(step: training.Step, seconds: float, switch: Switch, on: bool) -> dict[str, Any]:
-    """One block of steps: seconds of wall and processor time a step, and what the agent did."""
-    switch.turn(on)
-    for _ in range(_SETTLING):
-        step()
-    frames, looks, steps = switch.frames(), switch.looks, 0
-    cpu, begun = time.process_time(), time.perf_counter()
-    end = begun + seconds
+def measure(step: training.Step, wanted: float, seconds: float, switch: Switch) -> dict[str, Any]:
+    """Steps: (begun, ended, processor time of the process, whether on, whether read at their boundaries, group)."""
+    ticks, chance, observer = switch.note_ticks(), random.Random(1), switch.observer
+    steps, groups = [], 0
+    now, cpu, end = time.perf_counter_ns, time.process_time_ns, time.perf_counter() + seconds
     while time.perf_counter() < end:
-        step()
-        steps += 1
-    return {
-        "on": on,
-        "wall": (time.perf_counter() - begun) / steps,
-        "cpu": (time.process_time() - cpu) / steps,
-        "frames": switch.frames() - frames,
-        "looks": switch.looks - looks,
-    }
-
-
-def own_calls(step: training.Step, seconds: float, switch: Switch) -> list[int]:
-    """Nanoseconds a step in the functions that torch calls, on the training's thread."""
-    switch.turn(False)
-    spent = [0]
-
-    def timed(function: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            begun = time.perf_counter_ns()
-            result = function(*arguments)
-            spent[0] += time.perf_counter_ns() - begun
-            return result
-
-        return call
-
-    for name in ("_forward", "_backward_started", "_optimizer_started", "_optimizer_ended"):
-        setattr(switch.observer, name, timed(getattr(switch.observer, name)))
+        if wanted < SHORT_SECONDS:
+            first = chance.random() < 0.5
+            order = [first] * SHORT_GROUP + [not first] * SHORT_GROUP
+        else:
+            order = chance.sample([True, False] * GROUP, 2 * GROUP)
+        for number, on in enumerate(order):
+            switch.turn(on, thread=wanted > LONG_SECONDS)
+            read = on and observer._sampling
+            cpu_begun, begun = cpu(), now()
+            step()
+            ended, spent = now(), cpu() - cpu_begun
+            if wanted >= SHORT_SECONDS or number % SHORT_GROUP >= SETTLING:
+                steps.append((begun, ended, spent, on, read, groups))
+        groups += 1
     switch.turn(True)
-    found, end = [], time.perf_counter() + seconds
+    return {"steps": steps, "ticks": [tick for tick in ticks if tick[1]], "paused": wanted > LONG_SECONDS}
+
+
+def own_calls(step: training.Step, switch: Switch) -> list[int]:
+    """Nanoseconds a step in the functions that torch calls, on the training's thread."""
+    spent, found = switch.time_calls(), []
+    end = time.perf_counter() + _OWN_SECONDS
     while time.perf_counter() < end:
         spent[0] = 0
         step()
         found.append(spent[0])
-    return found[_SETTLING:]
+    return found[SETTLING:]
 
 
 def main() -> None:
-    """Runs pairs of blocks in a random order."""
-    wanted, pairs, seconds = float(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    layers = training.layers_for(wanted)
-    model, step = training.make(layers)
-    switch, chance = Switch(model), random.Random(layers)
-    block(step, 1.5 * seconds, switch, True)  # discovery, and the savings that the budgets begin with
-    measured = []
-    for _ in range(pairs):
-        order = [True, False]
-        chance.shuffle(order)
-        measured.append([block(step, seconds, switch, on) for on in order])
-    own = own_calls(step, 8.0, switch)
-    tensors = sum(1 for _ in model.parameters())
-    print(json.dumps({"layers": layers, "parameters": tensors, "pairs": measured, "own": own}))
+    """Warms up, and measures."""
+    wanted, seconds = float(sys.argv[1]), float(sys.argv[2])
+    model, step = training.make(training.layers_for(wanted))
+    switch = Switch(model)
+    end = time.perf_counter() + 3  # discovery, a recorded step, and the savings that the budgets begin with
+    while time.perf_counter() < end:
+        step()
+    found = measure(step, wanted, seconds, switch)
+    own = own_calls(step, switch)
+    print(json.dumps({**found, "own": own, "parameters": sum(1 for _ in model.parameters())}))
 
 
 if __name__ == "__main__":

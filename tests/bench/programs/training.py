@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable
 
@@ -41,7 +42,11 @@ def seconds_of(step: Step, count: int) -> float:
 
 
 def layers_for(seconds: float) -> int:
-    """How many layers make a step that lasts about so long on this machine."""
-    small, large = (seconds_of(make(layers)[1], 40) for layers in (1, 9))
-    each = (large - small) / 8
-    return max(1, round(1 + (seconds - small) / each))
+    """How many layers make a step that lasts about so long on this machine, and not less."""
+    _, step = make(1)
+    seconds_of(step, 400)  # what an agent does but once is over
+    small, layers = seconds_of(step, 40), 9
+    for _ in range(3):  # more of them are slower each: they fill the processor's caches
+        each = (seconds_of(make(layers)[1], 20) - small) / (layers - 1)
+        layers = max(2, math.ceil(1 + (seconds - small) / each))
+    return layers

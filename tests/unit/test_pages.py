@@ -1,0 +1,72 @@
+"""Help, glossary and meaning over the monitor: how they are left, and what they name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from memtui.tui.app import MemtuiApp
+from memtui.wire.frames import PHASES
+from tests.support.made_up import BEGUN_NS, MadeUpFeed, MadeUpProgram, Training
+from tests.support.screens import drive, text
+
+
+def test_help_and_glossary_open_and_close() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        assert any("pause the screen" in line for line in text(app))
+        await pilot.press("escape", "g")
+        assert any("live tensors" in line for line in text(app))
+        for _ in range(100):
+            await pilot.press("down")
+        assert any("1024" in line for line in text(app))
+        await pilot.press("g")
+        assert app.screen is app.monitor
+
+    drive(MadeUpFeed(), test)
+
+
+@pytest.mark.parametrize("key", ["q", "escape"])
+@pytest.mark.parametrize("page", ["m", "g", "question_mark"])
+def test_a_page_says_how_it_is_left_and_q_leaves_the_page_only(page: str, key: str) -> None:
+    feed = MadeUpFeed()
+    feed.program = MadeUpProgram()
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        for tab in ("1", "4", "5"):
+            await pilot.press(tab, page)
+            assert "q, escape: back" in text(app)[0]
+            await pilot.press(key)
+            assert app.screen is app.monitor
+        assert app.is_running
+        assert feed.program is not None
+        assert feed.program.sent == []
+
+    drive(feed, test)
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_help_names_every_letter_of_a_phase(ascii_only: bool) -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        said = [line.split() for line in text(app)]
+        glyphs = app.look.glyphs
+        for phase in PHASES:
+            assert any(words[:1] == [glyphs.phase(phase)] and phase in " ".join(words[1:]) for words in said), phase
+
+    drive(MadeUpFeed(), test, size=(100, 90), ascii_only=ascii_only)
+
+
+def test_the_legend_beside_the_chart_has_start_up_where_there_was_one() -> None:
+    feed = MadeUpFeed(seconds=0)
+    begun = Training()
+    feed.session.apply(begun.hello(), BEGUN_NS)
+    feed.session.apply(replace(begun.frame(BEGUN_NS), phase="startup"), BEGUN_NS)
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        assert any("s startup" in line for line in text(app))
+
+    drive(feed, test)
