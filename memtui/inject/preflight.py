@@ -51,6 +51,8 @@ class Preflight:
 
 def check(pid: int) -> Preflight:
     """Looks at a process and at this one's rights over it."""
+    # In this order: a process that ends in between is then seen to be ending, and not to forbid it.
+    surroundings = read_surroundings(pid)
     facts = read_facts(pid)
     if facts is None:
         refusal = Refusal("missing", f"no such process: {pid}", "memtui ps lists what can be watched")
@@ -58,7 +60,7 @@ def check(pid: int) -> Preflight:
     if facts.leader == os.getpid():
         refusal = Refusal("self", f"process {pid} is this memtui itself", "memtui ps lists what can be watched")
         return Preflight(pid, facts, (refusal,), ())
-    return judge(facts, read_surroundings(pid))
+    return judge(facts, surroundings)
 
 
 def judge(facts: Facts, surroundings: Surroundings) -> Preflight:
@@ -70,13 +72,17 @@ def judge(facts: Facts, surroundings: Surroundings) -> Preflight:
     return Preflight(facts.pid, facts, tuple(found), tuple(way for way in WAYS if way not in barred))
 
 
-def _state(facts: Facts) -> Optional[Refusal]:
+def _state(facts: Facts) -> Optional[Refusal]:  # noqa: PLR0911 - a table of reasons
     pid = facts.pid
     if facts.leader != pid:
         return Refusal("thread", f"{pid} is a thread of process {facts.leader}", f"memtui attach --pid {facts.leader}")
     if facts.state in "ZX":
         reason = f"process {pid} has ended; its parent {facts.parent} has not collected its exit status yet"
         return Refusal("zombie", reason, "")
+    if facts.of_the_kernel:
+        return Refusal("kernel", f"process {pid} is a thread of the kernel", "memtui ps lists what can be watched")
+    if facts.ending:
+        return Refusal("ending", f"process {pid} is ending", "")
     if facts.tracer:
         name = f" ({facts.tracer_name})" if facts.tracer_name else ""
         reason = f"process {pid} is traced already, by process {facts.tracer}{name}"
@@ -90,7 +96,7 @@ def _rights(facts: Facts, surroundings: Surroundings) -> Optional[Refusal]:  # n
     if facts.denied is None and surroundings.memory_errno is None and surroundings.ptrace_errno is None:
         return None
     pid, again = facts.pid, f"sudo memtui attach --pid {facts.pid}"
-    if surroundings.memory_errno in (errno.ENOENT, errno.ESRCH):
+    if surroundings.memory_errno in (errno.ENOENT, errno.ESRCH) and not os.path.exists(f"/proc/{pid}"):
         return Refusal("missing", f"no such process: {pid}", "memtui ps lists what can be watched")
     if surroundings.yama == 3:
         reason = "this machine forbids all tracing until it is restarted (kernel.yama.ptrace_scope is 3)"

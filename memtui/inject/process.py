@@ -13,6 +13,8 @@ from typing import Optional
 from .maps import Mapping, read_maps
 from .words import printable
 
+#: PF_KTHREAD, in the flags of `stat`: a thread of the kernel's own, which has no memory either.
+_KERNEL_THREAD = 0x00200000
 _VERSION = re.compile(r"(?:^|/)(?:lib)?python(3)\.(\d+)(t?)(?:\.so[.\d]*|/|$| )")
 
 
@@ -38,6 +40,9 @@ class Facts:
     mappings: tuple[Mapping, ...] = ()
     #: Why its mappings cannot be read.
     denied: Optional[int] = None
+    of_the_kernel: bool = False
+    #: It has given its memory back, and is on its way to being a zombie.
+    ending: bool = False
 
     @property
     def user(self) -> str:
@@ -62,11 +67,16 @@ def read_facts(pid: int) -> Optional[Facts]:
         mappings = read_maps(pid)
     except OSError as error:
         denied = error.errno
+    # Read after the rest: what could not be read of a process that was ending is not taken for a want of rights.
+    last = read_status(f"/proc/{pid}")
+    if last is None:
+        return None
+    of_the_kernel = _of_the_kernel(pid)
     files = {mapping.path for mapping in mappings if mapping.path}
     libraries = [path for path in files if path.rpartition("/")[2].startswith("libpython3.")]
     return Facts(
         pid=pid,
-        state=status.get("State", "?")[:1],
+        state=last.get("State", "?")[:1],
         leader=int(status.get("Tgid", pid)),
         tracer=tracer,
         tracer_name=_name(tracer) if tracer else "",
@@ -82,6 +92,8 @@ def read_facts(pid: int) -> Optional[Facts]:
         torch=None if denied is not None else any("/libtorch" in path for path in files),
         mappings=tuple(mappings),
         denied=denied,
+        of_the_kernel=of_the_kernel,
+        ending="VmSize" not in last and not of_the_kernel and last.get("State", "?")[:1] not in "ZX",
     )
 
 
@@ -93,6 +105,14 @@ def read_status(folder: str) -> Optional[dict[str, str]]:
         return None
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: value.strip() for key, _, value in pairs}
+
+
+def _of_the_kernel(pid: int) -> bool:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        # The fields after the name, which is in parentheses and may hold anything.
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return bool(int(fields[6]) & _KERNEL_THREAD)
+    return False
 
 
 def threads(pid: int) -> list[int]:
