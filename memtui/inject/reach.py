@@ -44,12 +44,17 @@ def is_socket_of(facts: Facts, path: pathlib.Path) -> bool:
 
 def reached(facts: Facts, path: pathlib.Path) -> pathlib.Path:
     """A path of the process's own file system, from here."""
-    root = pathlib.Path(f"/proc/{facts.pid}/root")
+    if not is_elsewhere(facts):
+        return path
+    return pathlib.Path(f"/proc/{facts.pid}/root") / path.relative_to("/")
+
+
+def is_elsewhere(facts: Facts) -> bool:
+    """Whether a path means another file to the process than here: in another mount namespace, or under chroot."""
     if not facts.nested_files:
         with contextlib.suppress(OSError):
-            if os.path.samefile(root, "/"):
-                return path
-    return root / path.relative_to("/")
+            return not os.path.samefile(f"/proc/{facts.pid}/root", "/")
+    return True
 
 
 def inner_uid(facts: Facts, uid: int) -> int:

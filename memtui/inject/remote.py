@@ -11,7 +11,7 @@ import tempfile
 
 from .errors import InjectError
 from .process import Facts
-from .reach import reached
+from .reach import is_elsewhere, reached
 from .words import last_line
 
 _SECONDS = 20.0
@@ -52,20 +52,26 @@ class Script:
         facts = self._facts
         inner = self._inner / self._outer.name
         command = [f"/proc/{facts.pid}/exe", "-I", "-S", "-c", _CODE, str(facts.pid), str(inner)]
-        if facts.nested_files or facts.nested_pids:
+        if facts.nested_pids or is_elsewhere(facts):
             enter = shutil.which("nsenter")
             if enter is None:
                 raise InjectError("nsenter is not installed, and the process is in a container: apt install util-linux")
             # Its libraries are found in its own file system, its pid in its own namespace.
             command[5] = str(facts.inner_pid)
-            command[0] = os.readlink(f"/proc/{facts.pid}/exe")
-            command = [enter, "-t", str(facts.pid), "-m", "-p", "--", *command]
+            command[0] = self._executable()
+            command = [enter, "-t", str(facts.pid), "-m", "-p", "-r", "--", *command]
         try:
             done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise InjectError(f"its own interpreter could not be run: {error}") from error
         if done.returncode:
             raise InjectError(f"sys.remote_exec: {last_line(done.stderr.decode(errors='replace'))}")
+
+    def _executable(self) -> str:
+        # As the process sees it: one whose root is a folder of its mount namespace (chroot) knows less of the path.
+        executable = os.readlink(f"/proc/{self._facts.pid}/exe")
+        root = os.readlink(f"/proc/{self._facts.pid}/root").rstrip("/")
+        return executable[len(root) :] if executable.startswith(f"{root}/") else executable
 
     def cancel(self) -> None:
         """It is run all the same, and does nothing."""

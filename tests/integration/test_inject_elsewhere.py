@@ -41,6 +41,18 @@ def watch_and_unload(path: pathlib.Path, version: str = "") -> None:
     unload(path)
 
 
+def test_pythons_own_way_in(tmp_path: pathlib.Path) -> None:
+    """`sys.remote_exec`, which leaves no file."""
+    with target(IDLE + WAIT, tmp_path, python=python_of("3.14")) as process:
+        files = set(os.listdir("/tmp"))
+        for _ in range(3):
+            outcome = attached(process.pid, ways=("remote_exec",))
+            assert outcome.socket is not None
+            watch_and_unload(outcome.socket, "3.14")
+            programs.wait_for(lambda: not list(tmp_path.iterdir()))
+        assert not {name for name in set(os.listdir("/tmp")) - files if name.startswith("memtui-")}
+
+
 @pytest.mark.parametrize("version", _VERSIONS)
 def test_every_python(version: str, tmp_path: pathlib.Path) -> None:
     """With a stand-in for PyTorch: that the agent is loaded, serves and goes."""
