@@ -60,6 +60,7 @@ class Agent:
         self._starting = threading.Lock()
         self._stop = threading.Event()
         self._server: Optional[Server] = None
+        self.heard = threading.Event()  # it is known whether it can be talked to
         self._history = History()
         self._events: list[bytes] = []
         self._recorded: list[bytes] = []
@@ -172,6 +173,7 @@ class Agent:
 
                 traceback.print_exc()
         finally:
+            self.heard.set()
             if self._server is not None:
                 self._server.close()
             if self._bye is None and self._sentry is not None:
@@ -194,6 +196,8 @@ class Agent:
                 refreshed = now
                 self.observer.readings.refresh(now, at_once=True)
                 server.check(now)
+                if not self.heard.is_set():
+                    self.heard.set()
                 self._announce(server)
             self._tick(server, now, now - due)
             server.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import shutil
@@ -18,7 +19,7 @@ from memtui.wire.frames import Request
 
 from . import stub
 from .debugger import inject_with_gdb
-from .errors import Gone, InjectError, NotLoaded
+from .errors import Gone, InjectError, NotLoaded, Unsuitable
 from .injector import Injector, Letter
 from .memory import Memory
 from .payload import Payload
@@ -27,7 +28,7 @@ from .process import Facts, read_facts
 from .reach import find_socket_of, inner_uid, is_socket_of, reached
 from .remote import Script
 from .stub import Parcel
-from .threads import Inside, main_inside
+from .threads import Inside, is_running, main_inside
 from .turn import turn
 from .words import printable
 
@@ -36,12 +37,15 @@ _SLOW_POLL_SECONDS = 0.05
 #: After so long it is told what the main thread is busy with, and again after each further.
 _TOLD_SECONDS = 0.5
 _CANCEL_SECONDS = 0.1
+#: After so long a call that still waits is looked into, and then again, each time that much later.
+_NUDGE_SECONDS = 0.008
+_NUDGE_GROWTH = 1.25
 _ENDED = (None, "Z", "X")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Something that has happened. `stage` is "trying", "failed", "queued", "waiting" or "started"."""
+    """Something that has happened. `stage` is "trying", "failed", "queued", "nudged", "waiting" or "started"."""
 
     stage: str
     way: str
@@ -159,15 +163,21 @@ def _peers(facts: Facts) -> list[int]:
 
 def _by_ptrace(facts: Facts, payload: Payload, course: _Course) -> Outcome:
     with Memory(facts.pid) as memory:
-        letter = Injector(facts.pid, facts.inner_pid, memory, payload).inject()
+        injector = Injector(facts.pid, facts.inner_pid, memory, payload)
+        letter = injector.inject()
         held = f"{letter.paused_ns / 1e6:.1f} ms"
         main = letter.thread == facts.pid
         text = f"queued through {'the main thread' if main else f'thread {letter.thread}'}, which was held for {held}"
         course.tell(Progress("queued", PTRACE, text, letter.thread, main, letter.paused_ns))
         queued = time.monotonic_ns()
 
+        nudges = _Nudges(course, injector, memory, letter)
+
         def look() -> Optional[pathlib.Path]:
-            return _read(facts, memory, letter)
+            found = _read(facts, memory, letter)
+            if found is None:
+                nudges.maybe()
+            return found
 
         found = _wait(course, facts, PTRACE, look, memory)
         if found is None:
@@ -181,6 +191,33 @@ def _by_ptrace(facts: Facts, payload: Payload, course: _Course) -> Outcome:
             if found is None:
                 return _not_yet(course, PTRACE, letter)
         return _attached(course, PTRACE, found, queued, letter)
+
+
+class _Nudges:
+    """The main thread is asked to look at its queue where it may never do so by itself; more and more rarely."""
+
+    def __init__(self, course: _Course, injector: Injector, memory: Memory, letter: Letter) -> None:
+        self._course, self._injector, self._memory, self._letter = course, injector, memory, letter
+        self._wait = _NUDGE_SECONDS if injector.may_need_nudge and letter.thread != course.pid else math.inf
+        self._next = time.monotonic() + self._wait
+
+    def maybe(self) -> None:
+        """Does so where it is time and the call still waits."""
+        if time.monotonic() < self._next:
+            return
+        if not is_running(self._course.pid) or _state(self._memory, self._letter) != stub.QUEUED:
+            self._next = time.monotonic() + self._wait
+            return
+        try:
+            held = self._injector.nudge()
+            self._wait = math.inf
+            text = f"its main thread looks at its queue; it was held for {held / 1e6:.1f} ms"
+            self._course.tell(Progress("nudged", PTRACE, text, self._course.pid, True, held))
+        except Unsuitable:
+            self._wait *= _NUDGE_GROWTH
+        except (InjectError, OSError):
+            self._wait = math.inf
+        self._next = time.monotonic() + self._wait
 
 
 def _call_off(memory: Memory, letter: Letter) -> None:

@@ -74,9 +74,14 @@ class Image:
 
     def symbol(self, name: str) -> int | None:
         """The address of what the file exports by this name."""
+        found = self.extent(name)
+        return None if found is None else found[0]
+
+    def extent(self, name: str) -> tuple[int, int] | None:
+        """The same with its size in bytes."""
         return self._by_gnu_hash(name) if _GNU_HASH in self._tags else self._by_hash(name)
 
-    def _by_gnu_hash(self, name: str) -> int | None:
+    def _by_gnu_hash(self, name: str) -> tuple[int, int] | None:
         wanted = _gnu_hash(name)
         table = self._table(_GNU_HASH)
         buckets, first, bloom, _ = struct.unpack("<IIII", self._memory.read(table, 16))
@@ -88,29 +93,29 @@ class Image:
         for number in range(index, index + _MOST if index >= first else index):
             (found,) = struct.unpack("<I", self._memory.read(chains + 4 * (number - first), 4))
             if found | 1 == wanted | 1:
-                address = self._defined(number, name)
-                if address is not None:
-                    return address
+                extent = self._defined(number, name)
+                if extent is not None:
+                    return extent
             if found & 1:
                 return None
         return None
 
-    def _by_hash(self, name: str) -> int | None:
+    def _by_hash(self, name: str) -> tuple[int, int] | None:
         table = self._table(_HASH)
         if not table:
             return None
         _, count = struct.unpack("<II", self._memory.read(table, 8))
         found = (self._defined(number, name) for number in range(min(count, _MOST)))
-        return next((address for address in found if address is not None), None)
+        return next((extent for extent in found if extent is not None), None)
 
-    def _defined(self, number: int, name: str) -> int | None:
+    def _defined(self, number: int, name: str) -> tuple[int, int] | None:
         symbol = self._memory.read(self._table(_SYMTAB) + number * _SYMBOL_BYTES, _SYMBOL_BYTES)
-        at, _, _, section, value, _ = struct.unpack("<IBBHQQ", symbol)
+        at, _, _, section, value, size = struct.unpack("<IBBHQQ", symbol)
         wanted = name.encode() + b"\0"
         if not section or not value or at + len(wanted) > self._tags.get(_STRSZ, 0):
             return None
         there = self._memory.read(self._table(_STRTAB) + at, len(wanted))
-        return value + self._bias if there == wanted else None
+        return (value + self._bias, size) if there == wanted else None
 
 
 def _gnu_hash(name: str) -> int:

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from dataclasses import dataclass
+from typing import Optional
 
 from . import stub
 from .errors import Gone, InjectError, Unsuitable
@@ -48,12 +49,16 @@ class Injector:
     def __init__(self, pid: int, inner_pid: int, memory: Memory, payload: Payload) -> None:
         self._pid, self._inner_pid, self._memory, self._payload = pid, inner_pid, memory, payload
         self._mappings: list[Mapping] = []
+        self._python: Optional[Python] = None
+        self._place: Optional[Place] = None
+        self._releases: Optional[tuple[int, ...]] = None
 
     def inject(self) -> Letter:
         """Raises InjectError with what is in the way."""
         self._mappings = mappings = read_maps(self._pid)
         python = find_python(self._pid, self._memory, mappings)
         place = find_place(self._pid, self._memory, mappings)
+        self._python, self._place = python, place
         self._payload.contents(0)  # is made now, and not while a thread is held
         last: InjectError = Unsuitable("none of its threads can be stopped just now")
         for _ in range(_ROUNDS):
@@ -76,6 +81,28 @@ class Injector:
             time.sleep(_ROUND_SECONDS)
         raise InjectError(str(last))
 
+    @property
+    def may_need_nudge(self) -> bool:
+        """Whether a call that was queued through another thread may stay unseen.
+
+        Before Python 3.13 the main thread looks at its queue when it takes the interpreter's lock again, or when it
+        has queued a call itself; a lone thread that runs nothing but Python never gives that lock away.
+        """
+        python = self._python
+        return python is not None and python.evaluation is not None and (python.version or (3, 0)) < (3, 13)
+
+    def nudge(self) -> int:
+        """Has the main thread queue a call that does nothing; returns for how many nanoseconds it was held.
+
+        Raises Unsuitable where it is not in the evaluation loop just now, and InjectError.
+        """
+        python, place = self._python, self._place
+        if python is None or place is None or python.evaluation is None:
+            raise Unsuitable("nothing is queued")
+        if self._releases is None:
+            self._releases = python.evaluation.releases(self._memory)
+        return self._on_own_thread(self._pid, place, python, nudge=True).paused_ns
+
     def _threads(self, place: Place) -> list[int]:
         found = candidates(self._pid)
         # Where a killed tool has sent a thread through, that one is looked at first, and no other may follow.
@@ -83,14 +110,14 @@ class Injector:
             return [place.left_by] if place.left_by in found else []
         return found
 
-    def _on_own_thread(self, tid: int, place: Place, python: Python) -> Letter:
+    def _on_own_thread(self, tid: int, place: Place, python: Python, *, nudge: bool = False) -> Letter:
         """Whatever goes wrong, the thread that traces ends, and with it the kernel lets go of everything."""
         answer: list[Letter] = []
         failure: list[BaseException] = []
 
         def work() -> None:
             try:
-                answer.append(self._hold(tid, place, python))
+                answer.append(self._hold(tid, place, python, nudge=nudge))
             except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for this thread
                 failure.append(error)
 
@@ -101,7 +128,7 @@ class Injector:
             raise failure[0]
         return answer[0]
 
-    def _hold(self, tid: int, place: Place, python: Python) -> Letter:
+    def _hold(self, tid: int, place: Place, python: Python, *, nudge: bool) -> Letter:
         tracee = Tracee(tid)
         begun = time.perf_counter_ns()
         try:
@@ -109,16 +136,20 @@ class Injector:
             registers = tracee.registers()
             extended = tracee.extended()
             self._check(tracee, registers, place, python, len(extended))
+            if nudge:
+                self._check_open(registers, python)
         except Unsuitable:
             _let_go(tracee)
             raise
         token = int.from_bytes(os.urandom(8), "little") or 1
+        if nudge:
+            token = self._memory.word(place.token_address)  # as it is: the call before may still run
         passing = Passing(
             place.passing,
             tid,
             registers,
             extended_bytes=len(extended),
-            size=self._payload.parcel_bytes,
+            size=0 if nudge else self._payload.parcel_bytes,
             add=python.add,
             initialized=python.initialized,
         )
@@ -138,7 +169,7 @@ class Injector:
             now = tracee.registers()
             where = now.value("rip")
             if stop.kind == "call" and now.value("rax") != _ENOSYS:
-                if where == passing.mapped:
+                if where == passing.mapped and not nudge:
                     address = now.value("rax")
                     if address < 2**64 - 4096:
                         self._fill(address, parcel)
@@ -156,6 +187,13 @@ class Injector:
                     self._undo(tracee, registers, extended, passing, place)
                     raise InjectError(f"the call into its Python failed with signal {stop.signal}; it was undone")
             tracee.go(_passed_on(stop), calls=True)
+
+    def _check_open(self, registers: Registers, python: Python) -> None:
+        """Raises Unsuitable where the main thread may have the queue's lock, or is not in Python."""
+        evaluation = python.evaluation
+        where = registers.value("rip")
+        if evaluation is None or registers.in_call or not evaluation.is_in_the_open(where, self._releases or ()):
+            raise Unsuitable("its main thread is not in plain Python code just now")
 
     def _fill(self, address: int, parcel: Parcel) -> None:
         self._memory.write(address, parcel.header())

@@ -11,7 +11,7 @@ import marshal
 import sys
 import time
 from importlib.machinery import ModuleSpec
-from importlib.util import MAGIC_NUMBER
+from importlib.util import MAGIC_NUMBER, module_from_spec
 from typing import Any, Optional
 
 _KEY = "_memtui_agent_of_this_process"
@@ -69,6 +69,14 @@ class Finder:
             code = compile(self._sources[name], module.__file__, "exec", dont_inherit=True)
         exec(code, module.__dict__)
 
+    def begin(self) -> None:
+        """Loads the outermost package: the other finders would look for it through every folder of the path."""
+        spec = self.find_spec(_PACKAGE)
+        assert spec is not None
+        package = module_from_spec(spec)
+        sys.modules[_PACKAGE] = package
+        self.exec_module(package)
+
     def forget(self) -> None:
         """Takes the modules and this finder out; what still runs of them goes on."""
         if self in sys.meta_path:
@@ -125,6 +133,7 @@ def _start(archive: dict[str, Any], options: dict[str, Any]) -> str:
         finder = Finder(archive)
         if _PACKAGE not in sys.modules:
             sys.meta_path.append(finder)
+            finder.begin()
         try:
             from _memtui.agent import dormant, server  # type: ignore[import-not-found]
 
@@ -172,15 +181,14 @@ def _existing() -> Any:
 
 
 def _served(sentry: Any) -> str:
-    end = time.monotonic() + _SERVE_SECONDS
-    while time.monotonic() < end:
-        agent = sentry.agent
-        path = getattr(agent, "listens_at", None)
-        if path is not None:
-            return str(path)
-        trouble = getattr(agent, "trouble", "")
-        if trouble:
-            sentry.stop()
-            raise Failure(trouble)
-        time.sleep(_PAUSE_SECONDS)
+    agent = sentry.agent
+    # Asked again and again, it would compete with the agent for Python's lock.
+    agent.heard.wait(_SERVE_SECONDS)
+    path = agent.listens_at
+    if path is not None:
+        return str(path)
+    trouble = agent.trouble
+    if trouble:
+        sentry.stop()
+        raise Failure(trouble)
     raise Failure("the agent was loaded and does not listen")

@@ -9,6 +9,8 @@ import marshal
 import pathlib
 import zlib
 from collections.abc import Iterable
+from importlib.abc import SourceLoader
+from types import CodeType
 from typing import Any
 
 from .inside import file_of
@@ -16,6 +18,7 @@ from .maps import PAGE
 from .stub import Parcel
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
+_PREFIX = "_memtui"
 _PACKAGES = ("agent", "wire")
 
 #: Run by Python itself on the main thread: nothing but the start of a thread. An error of that is swallowed; what a
@@ -93,20 +96,33 @@ def _archive() -> bytes:
     Compiled, for a target that runs this very Python: compiling there would keep its other threads waiting.
     """
     sources = _sources()
-    codes = {
-        name: marshal.dumps(compile(source, file_of(name), "exec", dont_inherit=True))
-        for name, source in sources.items()
-    }
+    codes = {name: marshal.dumps(_code(name, source)) for name, source in sources.items()}
     inside = (_ROOT / "inject" / "inside.py").read_text(encoding="utf-8")
     held = {"inside": inside, "sources": sources, "magic": importlib.util.MAGIC_NUMBER, "codes": codes}
     # A format that every Python reads.
-    return zlib.compress(marshal.dumps(held, 2), 6)
+    return zlib.compress(marshal.dumps(held, 2), 1)
+
+
+def _code(name: str, source: str) -> CodeType:
+    """What Python itself keeps compiled of this module, with the file's name that it has in the target."""
+    own = name.replace(f"{_PREFIX}.", "memtui.", 1)
+    spec = importlib.util.find_spec(own.removesuffix(".__init__")) if own != name else None
+    code = spec.loader.get_code(spec.name) if spec is not None and isinstance(spec.loader, SourceLoader) else None
+    # An archive of other sources than these would be another agent.
+    if code is None or not source:
+        return compile(source, file_of(name), "exec", dont_inherit=True)
+    return _renamed(code, file_of(name))
+
+
+def _renamed(code: CodeType, file: str) -> CodeType:
+    constants = tuple(_renamed(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=file, co_consts=constants)
 
 
 def _sources() -> dict[str, str]:
     """By the name that each module has in the target; those of packages end in `.__init__`."""
-    found = {"_memtui.__init__": ""}
+    found = {f"{_PREFIX}.__init__": ""}
     for package in _PACKAGES:
         for file in sorted((_ROOT / package).glob("*.py")):
-            found[f"_memtui.{package}.{file.stem}"] = file.read_text(encoding="utf-8")
+            found[f"{_PREFIX}.{package}.{file.stem}"] = file.read_text(encoding="utf-8")
     return found

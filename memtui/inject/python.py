@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from .errors import InjectError
+from .evaluation import Evaluation, find_evaluation
 from .image import Image, python_bases
 from .maps import Mapping
 from .memory import Memory
@@ -23,6 +24,7 @@ class Python:
     run: int  # PyRun_StringFlags
     release: int  # Py_DecRef
     version: Optional[tuple[int, int]] = None  # from 3.11 on
+    evaluation: Optional[Evaluation] = None
 
 
 _NAMES = ("Py_AddPendingCall", "Py_IsInitialized", "PyDict_New", "PyRun_StringFlags", "Py_DecRef")
@@ -36,7 +38,9 @@ def find_python(pid: int, memory: Memory, mappings: list[Mapping]) -> Python:
             found = [image.symbol(name) for name in _NAMES]
             add, initialized, new_dictionary, run, release = found
             if add and initialized and new_dictionary and run and release:
-                return Python(add, initialized, new_dictionary, run, release, _version(image, memory))
+                return Python(
+                    add, initialized, new_dictionary, run, release, _version(image, memory), find_evaluation(image)
+                )
     raise InjectError("its executable exports no CPython: another Python, or one that was stripped of its symbols")
 
 

@@ -102,7 +102,10 @@ class Passing:
     def __init__(
         self, base: int, tid: int, registers: Registers, *, extended_bytes: int, size: int, add: int, initialized: int
     ) -> None:
-        """`size` bytes are mapped; `add` and `initialized` are Py_AddPendingCall and Py_IsInitialized."""
+        """`size` bytes are mapped; `add` and `initialized` are Py_AddPendingCall and Py_IsInitialized.
+
+        With 0 bytes the call that is queued finds no parcel, and does nothing.
+        """
         top = (registers.value("rsp") - _RED_ZONE - _MARGIN) & ~63
         area = (top - extended_bytes) & ~63
         #: The old mask, the pending signals and the result are here, and the stack below.
@@ -145,11 +148,13 @@ class Passing:
         code.field("add", add)
         code.field("initialized", initialized)
         code.field("function", base - PASSING_OFFSET + 8)
-        self._way_there(code)
+        # Its own code, which is no parcel: it begins with no token.
+        code.field("nothing", base - PASSING_OFFSET + 8)
+        self._way_there(code, mapped=size > 0)
         self._way_back(code)
         return code
 
-    def _way_there(self, code: Code) -> None:
+    def _way_there(self, code: Code, *, mapped: bool) -> None:
         code.label("start")
         code.load("rsp", "stack")
         code.raw("fc")  # cld
@@ -165,6 +170,12 @@ class Passing:
         code.number("rax", -1)
         code.number("rdx", -1)
         code.raw("480fae23")  # xsave64 [rbx]
+        if mapped:
+            self._with_parcel(code)
+        else:
+            self._with_nothing(code)
+
+    def _with_parcel(self, code: Code) -> None:
         code.number("rdi", 0)
         code.load("rsi", "size")
         code.number("rdx", 3)  # to be read and written
@@ -191,6 +202,17 @@ class Passing:
         code.raw("4889ef")  # mov rdi, rbp
         code.load("rsi", "size")
         code.system(_MUNMAP)
+
+    def _with_nothing(self, code: Code) -> None:
+        code.label("mapped")
+        code.raw("48c7442410ffffffff")  # mov qword [rsp+16], -1: not queued
+        code.to("ff15", "initialized")
+        code.raw("85c0")  # test eax, eax
+        code.to("0f84", "back")
+        code.load("rdi", "function")
+        code.load("rsi", "nothing")
+        code.to("ff15", "add")
+        code.raw("4863c0 4889442410")  # movsxd rax, eax; mov [rsp+16], rax
 
     def _way_back(self, code: Code) -> None:
         code.label("back")

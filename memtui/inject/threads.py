@@ -83,6 +83,11 @@ def is_interrupted(pid: int, tid: int) -> bool:
     return bool(pending & ~int(status.get("SigBlk", "0"), 16))
 
 
+def is_running(pid: int) -> bool:
+    """Whether the main thread is in no system call."""
+    return _call(pid, pid)[0] is None
+
+
 def main_inside(pid: int, memory: Memory, mappings: list[Mapping]) -> Inside:
     """What the main thread is doing."""
     number, pointer = _call(pid, pid)

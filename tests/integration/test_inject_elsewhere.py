@@ -17,7 +17,7 @@ from memtui.inject.process import read_facts
 from memtui.inject.reach import find_agent_of
 from memtui.wire.frames import Frame, Hello
 from tests.support import programs
-from tests.support.targets import IDLE, WAIT, Viewer, attached, target, unload
+from tests.support.targets import IDLE, STAND_IN, WAIT, Viewer, attached, target, unload
 
 _VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -62,6 +62,33 @@ def test_every_python(version: str, tmp_path: pathlib.Path) -> None:
             assert outcome.socket is not None
             watch_and_unload(outcome.socket, version)
             programs.wait_for(lambda: not list(tmp_path.iterdir()))
+        assert process.poll() is None
+
+
+#: One thread of Python, and one that only the system knows: the call is queued through that one.
+_LONE = f"""
+import ctypes, sys
+sys.path.insert(0, {str(STAND_IN)!r})
+import torch
+libc = ctypes.CDLL(None)
+libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, libc.pause, None)
+print("ready", flush=True)
+number = 0
+while True: number += 1
+"""
+
+
+@pytest.mark.parametrize("version", _VERSIONS[:-1])
+def test_a_lone_thread_of_plain_python(version: str, tmp_path: pathlib.Path) -> None:
+    """It never gives Python's lock away, and looks at its queue of calls all the same."""
+    with target(_LONE, tmp_path, python=python_of(version)) as process:
+        told: list[Progress] = []
+        outcome = attached(process.pid, progress=told.append)
+        assert outcome.socket is not None
+        assert outcome.thread != process.pid
+        # From 3.13 on the main thread is told whoever queues a call.
+        assert version == "3.13" or "nudged" in [progress.stage for progress in told]
+        watch_and_unload(outcome.socket, version)
         assert process.poll() is None
 
 
