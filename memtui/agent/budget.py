@@ -4,10 +4,13 @@ from __future__ import annotations
 
 
 class Budget:
-    """A share of the elapsed time, saved up to a burst. Times are nanoseconds; the clock is passed in."""
+    """A share of the elapsed time, saved up to a burst. Times are nanoseconds; the clock is passed in.
+
+    Another `share` counts from when the budget was asked last.
+    """
 
     def __init__(self, share: float, burst_ns: int, now_ns: int) -> None:
-        self._share, self._burst_ns = share, burst_ns
+        self.share, self._burst_ns = share, burst_ns
         self._saved_ns = float(burst_ns)
         self._at_ns = now_ns
 
@@ -17,10 +20,10 @@ class Budget:
 
     def wait_ns(self, cost_ns: float, now_ns: int) -> int:
         """How long until `cost_ns` is saved up; 0 where it is."""
-        self._saved_ns = min(self._burst_ns, self._saved_ns + (now_ns - self._at_ns) * self._share)
+        self._saved_ns = min(self._burst_ns, self._saved_ns + (now_ns - self._at_ns) * self.share)
         self._at_ns = now_ns
         missing = min(cost_ns, self._burst_ns) - self._saved_ns
-        return 1 + int(missing / self._share) if missing > 0 else 0
+        return 1 + int(missing / self.share) if missing > 0 else 0
 
     def spend(self, cost_ns: float) -> None:
         """Takes what was really spent; the savings may go below zero and are then earned back."""

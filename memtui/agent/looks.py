@@ -20,6 +20,8 @@ from .readings import Readings
 
 #: At most this share of the training's time goes into categories.
 _SHARE, _BURST_NS = 0.002, 60_000_000
+#: Where steps are long, twice as much: else the categories of a large model would be half a minute old.
+_LONG_SHARE, _LONG_NS = 0.004, 100_000_000
 _BOUNDARIES_A_STEP = 6
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})
@@ -100,6 +102,7 @@ class Looks:
         It is in any case where there is a `guest`, who pays if these looks are not due by themselves.
         """
         self._spent_ns = 0
+        self._budget.share = _LONG_SHARE if (phases.last_step_ns or 0) >= _LONG_NS else _SHARE
         due = self._budget.allows(self._cost_ns, now_ns)
         self._payer = self._budget if due or guest is None else guest
         was_looking, self._looking = self._looking, due or guest is not None
