@@ -204,7 +204,9 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         metavar="HZ",
         help="draw at most so often, 10 or less: for a slow line; what is recorded does not change",
     )
-    parser.add_argument("--theme", type=_theme, metavar="T", help="dark, light, colour-blind, contrast, sixteen or no-colour")
+    parser.add_argument(
+        "--theme", type=_theme, metavar="T", help="dark, light, colour-blind, contrast, sixteen or no-colour"
+    )
 
 
 def _rate(text: str) -> float:

@@ -30,6 +30,8 @@ _LOST = b'"lost_frames":0'
 _send = ctypes.PyDLL(None, use_errno=True).send
 _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
 _send.restype = ctypes.c_ssize_t
+# For the same reason from the start, where the system can: each call more takes a busy program's lock once more.
+_NONBLOCKING = getattr(socket, "SOCK_NONBLOCK", 0)
 _AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -158,14 +160,19 @@ class Server:
         # Bound under another name and then moved: nobody meets a socket that does not listen yet, and a stale one of
         # an earlier process of this pid is replaced.
         temporary = path.with_name(f".{os.getpid()}")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _NONBLOCKING)
         try:
-            listener.bind(os.fspath(temporary))
+            try:
+                listener.bind(os.fspath(temporary))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                os.unlink(temporary)
+                listener.bind(os.fspath(temporary))
             os.chmod(temporary, 0o600)
             listener.listen(8)
-            listener.setblocking(False)
+            if not _NONBLOCKING:
+                listener.setblocking(False)
             os.rename(temporary, path)
             info = os.stat(path)
         except OSError:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import importlib
 import pathlib
 import signal
 import sys
-from typing import Optional
+import threading
+from typing import TYPE_CHECKING, Optional
 
-from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
-from memtui.sources.agent_socket import AgentError, find_agent, probe
-from memtui.sources.monitor import Monitor
-from memtui.sources.program import NotSupervised, ProgramError
-from memtui.sources.program_state import ProgramState, program_state
-from memtui.sources.relatives import choose_agent
+from memtui.sources.agent_probe import AgentError, find_agent, probe
 from memtui.sources.sockets import find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
-from memtui.supervisor.messages import MessageError
 
 from .entry import dry_run, enter, unload
-from .everything import attach_all, unload_all
-from .ownline import OwnLines
-from .run import end_of, leave_app, open_log, tell_failure, tell_going_on
 from .screen import check_terminal, show, wants_app
+
+# The rest of the viewer takes longer to import than an agent to get in, and is imported meanwhile.
+if TYPE_CHECKING:
+    from memtui.sources.monitor import Monitor
+    from memtui.sources.program_state import ProgramState
 
 
 def attach(options: argparse.Namespace) -> int:
@@ -36,16 +33,13 @@ def attach(options: argparse.Namespace) -> int:
             2,
         )
     if options.all:
+        from .everything import attach_all, unload_all
+
         return unload_all() if options.unload and not options.dry_run else attach_all(dry=options.dry_run)
     pid: Optional[int] = options.pid if options.pid is not None else _pick(options)
     if pid is None:
         return 0
-    try:
-        program = program_state(pid) if find_socket("run", pid) is not None else None
-    except NotSupervised:
-        program = None  # a socket that was left behind
-    except (ProgramError, MessageError) as error:
-        raise CommandError(str(error)) from None
+    program = _program(pid) if find_socket("run", pid) is not None else None
     if program is not None and program.ended:
         return _show_end(program, options)
     supervised = program is not None
@@ -62,10 +56,29 @@ def attach(options: argparse.Namespace) -> int:
             unload(pid)
 
 
+def _program(pid: int) -> Optional[ProgramState]:
+    """What its supervisor says; None where only a socket was left behind."""
+    from memtui.sources.program import NotSupervised, ProgramError
+    from memtui.sources.program_state import program_state
+    from memtui.supervisor.messages import MessageError
+
+    try:
+        return program_state(pid)
+    except NotSupervised:
+        return None
+    except (ProgramError, MessageError) as error:
+        raise CommandError(str(error)) from None
+
+
 def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: bool) -> int:
-    if not wants_app(options):
-        if enters:
-            enter(pid, quiet=options.quiet)
+    app = wants_app(options)
+    if enters and not app:
+        enter(pid, quiet=options.quiet, meanwhile=_read_ahead)
+    from memtui.sources.monitor import Monitor
+
+    from .run import open_log, tell_going_on
+
+    if not app:
         return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=open_log(options)), options)
     check_terminal()
     monitor = Monitor(pid, supervised=supervised, collect=False, log=open_log(options), enter=enters)
@@ -81,6 +94,10 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     return 0
 
 
+def _read_ahead() -> None:
+    threading.Thread(target=importlib.import_module, args=("memtui.commands.headless",), daemon=True).start()
+
+
 def _pick(options: argparse.Namespace) -> Optional[int]:
     """The process that the user picks from a list; None where they leave it."""
     if not wants_app(options) or options.dry_run:
@@ -93,6 +110,8 @@ def _pick(options: argparse.Namespace) -> Optional[int]:
 
 def _leave(pid: int, kind: str) -> int:
     """As `memtui run` leaves; 0 where another viewer has printed the output and taken the status already."""
+    from .run import leave_app
+
     try:
         return leave_app(pid, kind)
     except CommandError:
@@ -103,7 +122,13 @@ def _leave(pid: int, kind: str) -> int:
 
 def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     """What a program that has ended had written, and its status, which then need not be kept any longer."""
+    from memtui.analysis.verdict import end_text
+    from memtui.sources.monitor import Monitor
+    from memtui.sources.program import ProgramError
     from memtui.sources.program_replay import replay_to
+
+    from .ownline import OwnLines
+    from .run import end_of, open_log, tell_failure
 
     pid, log = program.start.pid, open_log(options)
     app = wants_app(options)
@@ -134,7 +159,10 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
 
 def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
     """Prints lines on standard output until the process ends, enough are out, or Ctrl-C; 0."""
+    import asyncio
+
     from .headless import print_lines
+    from .ownline import OwnLines
 
     async def watch() -> None:
         stopped = asyncio.Event()
@@ -163,7 +191,11 @@ def check_process(pid: int) -> None:
 
 def check_agent(pid: int, supervised: bool) -> bool:
     """Whether there is an agent to talk to; raises CommandError where it speaks another version."""
-    found = choose_agent(pid) if supervised else pid
+    found: Optional[int] = pid
+    if supervised:
+        from memtui.sources.relatives import choose_agent
+
+        found = choose_agent(pid)
     path = find_agent(found) if found is not None else None
     if path is None or found is None:
         return False

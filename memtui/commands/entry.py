@@ -7,14 +7,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from memtui.cli import CommandError
-from memtui.inject.attach import Progress, attach
+from memtui.inject.attach import PATIENCE_SECONDS, Progress, attach
 from memtui.inject.preflight import check
-from memtui.sources.agent_socket import AgentError, find_agent, request_unloading
-from memtui.sources.entry import PATIENCE_SECONDS
+from memtui.sources.agent_probe import AgentError, find_agent, request_unloading
 
+_SWITCH_SECONDS = 0.0002
 _WAYS = {
     "ptrace": "ptrace and a pending call",
     "remote_exec": "sys.remote_exec of its own interpreter",
@@ -22,20 +22,22 @@ _WAYS = {
 }
 
 
-def enter(pid: int, *, quiet: bool = False) -> None:
+def enter(pid: int, *, quiet: bool = False, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Gets the agent in, and says on standard error what it is at; Ctrl-C takes a queued call back.
 
-    Raises CommandError where it does not get in.
+    `meanwhile` is called once nothing is held any more. Raises CommandError where the agent does not get in.
     """
     cancel, said = threading.Event(), ""
 
     def tell(progress: Progress) -> None:
         nonlocal said
+        if progress.stage == "queued":
+            meanwhile()
         if progress.stage in {"waiting", "failed"} and progress.text != said:
             said = progress.text
             print(f"memtui: process {pid}: {said}", file=sys.stderr, flush=True)
 
-    with _interrupts(cancel):
+    with _interrupts(cancel), _quick_switches():
         outcome = attach(pid, timeout=PATIENCE_SECONDS, progress=tell, cancel=cancel)
     if outcome.status == "cancelled" and cancel.is_set():
         raise CommandError(f"taken back: {outcome.text}", 130)
@@ -54,6 +56,17 @@ def _interrupts(cancel: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _quick_switches() -> Iterator[None]:
+    # A thread of the program's is held for no longer because another thread of this process has Python's lock.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def dry_run(pid: int) -> int:

@@ -32,6 +32,8 @@ from .threads import Inside, is_running, main_inside
 from .turn import turn
 from .words import printable
 
+#: A call that waits for the main thread is taken back when the user no longer waits, not before.
+PATIENCE_SECONDS = 10 * 365 * 86_400.0
 _POLL_SECONDS = 0.002
 _SLOW_POLL_SECONDS = 0.05
 #: After so long it is told what the main thread is busy with, and again after each further.
@@ -39,7 +41,9 @@ _TOLD_SECONDS = 0.5
 _CANCEL_SECONDS = 0.1
 #: After so long a call that still waits is looked into, and then again, each time that much later.
 _NUDGE_SECONDS = 0.008
-_NUDGE_GROWTH = 1.25
+_NUDGE_GROWTH = 1.5
+#: Each time as often as this: half of plain Python's time is spent in functions that the loop calls.
+_NUDGE_TRIES, _NUDGE_PAUSE_SECONDS = 5, 0.0003
 _ENDED = (None, "Z", "X")
 
 
@@ -208,15 +212,20 @@ class _Nudges:
         if not is_running(self._course.pid) or _state(self._memory, self._letter) != stub.QUEUED:
             self._next = time.monotonic() + self._wait
             return
-        try:
-            held = self._injector.nudge()
-            self._wait = math.inf
-            text = f"its main thread looks at its queue; it was held for {held / 1e6:.1f} ms"
-            self._course.tell(Progress("nudged", PTRACE, text, self._course.pid, True, held))
-        except Unsuitable:
+        for _ in range(_NUDGE_TRIES):
+            try:
+                held = self._injector.nudge()
+                self._wait = math.inf
+                text = f"its main thread looks at its queue; it was held for {held / 1e6:.1f} ms"
+                self._course.tell(Progress("nudged", PTRACE, text, self._course.pid, True, held))
+                break
+            except Unsuitable:
+                time.sleep(_NUDGE_PAUSE_SECONDS)
+            except (InjectError, OSError):
+                self._wait = math.inf
+                break
+        else:
             self._wait *= _NUDGE_GROWTH
-        except (InjectError, OSError):
-            self._wait = math.inf
         self._next = time.monotonic() + self._wait
 
 

@@ -9,7 +9,7 @@ import marshal
 import pathlib
 import zlib
 from collections.abc import Iterable
-from importlib.abc import SourceLoader
+from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
@@ -95,22 +95,21 @@ def _archive() -> bytes:
 
     Compiled, for a target that runs this very Python: compiling there would keep its other threads waiting.
     """
-    sources = _sources()
-    codes = {name: marshal.dumps(_code(name, source)) for name, source in sources.items()}
+    files = _files()
+    sources = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+    codes = {name: marshal.dumps(_code(name, file)) for name, file in files.items()}
+    sources[f"{_PREFIX}.__init__"] = ""
     inside = (_ROOT / "inject" / "inside.py").read_text(encoding="utf-8")
     held = {"inside": inside, "sources": sources, "magic": importlib.util.MAGIC_NUMBER, "codes": codes}
     # A format that every Python reads.
     return zlib.compress(marshal.dumps(held, 2), 1)
 
 
-def _code(name: str, source: str) -> CodeType:
-    """What Python itself keeps compiled of this module, with the file's name that it has in the target."""
-    own = name.replace(f"{_PREFIX}.", "memtui.", 1)
-    spec = importlib.util.find_spec(own.removesuffix(".__init__")) if own != name else None
-    code = spec.loader.get_code(spec.name) if spec is not None and isinstance(spec.loader, SourceLoader) else None
-    # An archive of other sources than these would be another agent.
-    if code is None or not source:
-        return compile(source, file_of(name), "exec", dont_inherit=True)
+def _code(name: str, file: pathlib.Path) -> CodeType:
+    """What Python itself keeps compiled of this file, with the name that it has in the target."""
+    loader = SourceFileLoader(name.replace(_PREFIX, "memtui", 1), str(file))
+    code = loader.get_code(loader.name)
+    assert code is not None  # as of every file of source
     return _renamed(code, file_of(name))
 
 
@@ -119,10 +118,7 @@ def _renamed(code: CodeType, file: str) -> CodeType:
     return code.replace(co_filename=file, co_consts=constants)
 
 
-def _sources() -> dict[str, str]:
+def _files() -> dict[str, pathlib.Path]:
     """By the name that each module has in the target; those of packages end in `.__init__`."""
-    found = {f"{_PREFIX}.__init__": ""}
-    for package in _PACKAGES:
-        for file in sorted((_ROOT / package).glob("*.py")):
-            found[f"{_PREFIX}.{package}.{file.stem}"] = file.read_text(encoding="utf-8")
-    return found
+    folders = ((package, _ROOT / package) for package in _PACKAGES)
+    return {f"{_PREFIX}.{package}.{file.stem}": file for package, at in folders for file in sorted(at.glob("*.py"))}

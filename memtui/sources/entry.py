@@ -6,10 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from memtui.inject.attach import Outcome, Progress, attach
-
-#: A call that waits for the main thread is taken back when the user no longer waits, not before.
-PATIENCE_SECONDS = 10 * 365 * 86_400.0
+from memtui.inject.attach import PATIENCE_SECONDS, Outcome, Progress, attach
 
 
 class Entry:

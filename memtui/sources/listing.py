@@ -17,7 +17,7 @@ from memtui.supervisor.messages import MessageError
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
 
-from .agent_socket import AgentError, check_greeting, check_owner
+from .agent_probe import AgentError, check_greeting, check_owner
 from .program import ProgramError, find_program
 from .program_state import program_state
 from .relatives import ancestors, rank_of

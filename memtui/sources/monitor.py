@@ -12,7 +12,8 @@ from typing import Any, Optional
 from memtui.session.readings import DriverReading
 from memtui.session.session import Session
 
-from .agent_socket import AgentReader, find_agent
+from .agent_probe import find_agent
+from .agent_socket import AgentReader
 from .driver_poller import DriverPoller
 from .entry import Entry
 from .host import HostSource

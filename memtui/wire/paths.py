@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import stat
@@ -47,15 +48,14 @@ def runtime_folder() -> pathlib.Path:
 
 
 def _private(folder: pathlib.Path) -> pathlib.Path:
-    # 0700 from the start: between a mkdir and a chmod somebody could open it.
     try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
+        info = os.lstat(folder)
     except FileNotFoundError:
         os.makedirs(folder.parent, exist_ok=True)
-        os.mkdir(folder, 0o700)
-    info = os.lstat(folder)
+        # 0700 from the start: between a mkdir and a chmod somebody could open it.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode):
         raise PathError("not a folder")
     if info.st_uid != os.geteuid():

@@ -70,7 +70,7 @@ def _until_first_line(command: list[str], environment: dict[str, str]) -> float:
     line = tool.stdout.readline()
     taken = time.perf_counter() - begun
     _, errors = tool.communicate()
-    if " process " not in line and " device " not in line:
+    if not any(f" {figure} " in line for figure in ("process", "device", "allocated")):
         raise RuntimeError(f"no figure: {line}{errors}")
     return taken
 

@@ -11,7 +11,8 @@ from typing import Optional
 import pytest
 
 from memtui.session.session import Session
-from memtui.sources.agent_socket import AgentError, AgentReader, probe
+from memtui.sources.agent_probe import AgentError, probe
+from memtui.sources.agent_socket import AgentReader
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Refusal, Request
 from tests.support.sessions import MIB, hello
