@@ -264,9 +264,10 @@ class Agent:
 
     def _tell_samples(self, server: Server) -> None:
         """Frames of what was read at boundaries."""
-        observer = self.observer
-        while observer.samples:
-            sample = observer.samples.popleft()
+        waiting = self.observer.samples
+        samples = [waiting.popleft() for _ in range(len(waiting))]
+        newest = {device: sample for sample in samples for device in sample.looks}
+        for sample in samples:
             self._framing.take_in(sample.looks)
             self._emit(
                 server,
@@ -276,17 +277,20 @@ class Agent:
                     "step": sample.step,
                     "phase": sample.phase,
                     "phase_since_ns": sample.phase_since_ns,
-                    "devices": tuple(self._at_boundary(item, sample) for item in sample.readings),
+                    "devices": tuple(
+                        self._at_boundary(item, sample, counts=newest.get(item.device) is sample)
+                        for item in sample.readings
+                    ),
                     "step_since_ns": sample.step_since_ns,
                     "last_step_ns": sample.last_step_ns,
                     "boundary": sample.boundary,
                 },
             )
 
-    def _at_boundary(self, reading: Reading, sample: Sample) -> DeviceFrame:
+    def _at_boundary(self, reading: Reading, sample: Sample, *, counts: bool) -> DeviceFrame:
         # Where this boundary was not looked at, what was found at the last one of its kind is nearest to it.
         look = sample.looks.get(reading.device) or self.observer.looks.latest(reading.device, sample.boundary)
-        return self._framing.device(reading, look, sample.time_ns)
+        return self._framing.device(reading, look, sample.time_ns, counts=counts)
 
     def _emit(self, server: Server, figures: dict[str, Any]) -> None:
         self._sequence += 1

@@ -30,6 +30,7 @@ class Blocks:
         self._segments = segments  # until they are counted
         self._parts: Optional[tuple[dict[int, int], dict[int, int]]] = None
         self._counts: Optional[dict[str, int]] = None
+        self._forgotten = False
         for segment in segments:
             states = segment["blocks"]
             if states and "address" in states[0]:
@@ -90,8 +91,18 @@ class Blocks:
         }
         return {address: size for address, size in found.items() if size}
 
+    def forget(self) -> None:
+        """They need not be counted any more, and are let go of."""
+        if self._counts is None:
+            self._forgotten, self._segments = True, []
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether they cannot be counted."""
+        return self._forgotten
+
     def summary(self, age_ns: int) -> BlockSummary:
-        """The fragmentation figures of a frame that is `age_ns` younger than these blocks."""
+        """The fragmentation figures of a frame that is `age_ns` younger than these blocks, which are not forgotten."""
         if self._counts is None:
             self._counts = _count(self._segments)
             self._segments = []

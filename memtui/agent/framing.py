@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..wire.frames import DeviceFrame, made
+from .blocks import Blocks
 from .looks import Look
 from .peaks import NO_STEP, HighestStep
 from .readings import Reading
@@ -15,15 +16,25 @@ class Framing:
 
     def __init__(self) -> None:
         self._latest: dict[str, Look] = {}
+        self._counted: dict[str, tuple[int, Blocks]] = {}  # when they were read
 
     def take_in(self, looks: dict[str, Look]) -> None:
         """These are the newest."""
         self._latest.update(looks)
 
     def device(
-        self, reading: Reading, look: Optional[Look], now_ns: int, highest: HighestStep = NO_STEP
+        self,
+        reading: Reading,
+        look: Optional[Look],
+        now_ns: int,
+        highest: HighestStep = NO_STEP,
+        *,
+        counts: bool = True,
     ) -> DeviceFrame:
-        """A reading of `now_ns`; its categories are those of `look`, else of the newest."""
+        """A reading of `now_ns`; its categories are those of `look`, else of the newest.
+
+        Counting blocks takes longer than the rest together: where `counts` is not set, a newer look is to be counted.
+        """
         newest = self._latest.get(reading.device)
         look = look or newest
         figures: dict[str, Any] = {"device": reading.device, **reading.figures}
@@ -40,8 +51,15 @@ class Framing:
                 figures["highest_step_peak_step"],
                 figures["highest_step_peak_phase"],
             ) = highest
-        if newest is not None and newest.blocks is not None:
-            blocks = figures["blocks"] = newest.blocks.summary(max(0, now_ns - newest.time_ns))
+        read = None if newest is None else newest.blocks
+        if newest is not None and read is not None:
+            if not counts and reading.device in self._counted:
+                read.forget()
+            elif not read.forgotten:
+                self._counted[reading.device] = newest.time_ns, read
+        counted = self._counted.get(reading.device)
+        if counted is not None:
+            blocks = figures["blocks"] = counted[1].summary(max(0, now_ns - counted[0]))
             if figures.get("inactive_split_bytes") == 0:
                 # Expandable segments report none: what their blocks say is right.
                 figures["inactive_split_bytes"] = blocks.inactive_split_bytes
