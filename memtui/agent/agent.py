@@ -269,6 +269,7 @@ class Agent:
         newest = {device: sample for sample in samples for device in sample.looks}
         for sample in samples:
             self._framing.take_in(sample.looks)
+            whole = self._framing.counts_whole(sample)
             self._emit(
                 server,
                 {
@@ -278,7 +279,7 @@ class Agent:
                     "phase": sample.phase,
                     "phase_since_ns": sample.phase_since_ns,
                     "devices": tuple(
-                        self._at_boundary(item, sample, counts=newest.get(item.device) is sample)
+                        self._at_boundary(item, sample, counts=whole or newest.get(item.device) is sample)
                         for item in sample.readings
                     ),
                     "step_since_ns": sample.step_since_ns,

@@ -9,6 +9,10 @@ from .blocks import Blocks
 from .looks import Look
 from .peaks import NO_STEP, HighestStep
 from .readings import Reading
+from .sample import Sample
+
+#: Between steps whose free blocks are counted at every boundary; otherwise once, which is most of what frames cost.
+_COUNTING_NS = 2_000_000_000
 
 
 class Framing:
@@ -17,10 +21,20 @@ class Framing:
     def __init__(self) -> None:
         self._latest: dict[str, Look] = {}
         self._counted: dict[str, tuple[int, Blocks]] = {}  # when they were read
+        self._counting = -1, 0  # the step of the latest sample; when the latest step began that is counted throughout
+        self._whole = False
 
     def take_in(self, looks: dict[str, Look]) -> None:
         """These are the newest."""
         self._latest.update(looks)
+
+    def counts_whole(self, sample: Sample) -> bool:
+        """Whether the free blocks are counted at each boundary of this sample's step."""
+        step, since_ns = self._counting
+        if sample.step != step:
+            self._whole = bool(sample.looks) and sample.time_ns - since_ns >= _COUNTING_NS
+            self._counting = sample.step, sample.time_ns if self._whole else since_ns
+        return self._whole
 
     def device(
         self,

@@ -35,14 +35,17 @@ def looked_at(kind: str, folder: pathlib.Path) -> tuple[dict[str, int], dict[str
             for message in viewer.messages():
                 if isinstance(message, Frame) and message.boundary and fresh(message):
                     frames[message.boundary] = message.devices[0]
-                    if message.boundary == "optimizer_end" and len(frames) >= 4:
+                    if message.boundary == "optimizer_end" and "forward_start" in frames and len(frames) >= 4:
                         return said, frames
     raise AssertionError("the program has ended")
 
 
 def fresh(message: Frame) -> bool:
-    found = message.devices[0].classification if message.devices else None
-    return found is not None and found.age_ns == 0
+    """Its categories and its blocks are of this very instant."""
+    device = message.devices[0] if message.devices else None
+    if device is None or device.classification is None or device.blocks is None:
+        return False
+    return device.classification.age_ns == device.blocks.age_ns == 0
 
 
 def looked_at_end(message: Any) -> bool:
