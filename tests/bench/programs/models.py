@@ -266,8 +266,9 @@ def handed_on() -> Training:
             for parameter in moved.parameters() if optimizer.state else ():
                 state = optimizer.state[parameter]
                 fixed.register_buffer(f"buffer_{number}_{parameter.dim()}", displace(state["exp_avg"]))
+        batch = torch.ones(BATCH, 512, device=DEVICE)
         say("forward")
-        loss = model(torch.ones(BATCH, 512, device=DEVICE)).square().mean()
+        loss = model(batch).square().mean()
         say("backward")
         loss.backward()
         say("between")
