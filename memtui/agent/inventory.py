@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event, Model
@@ -18,6 +19,8 @@ from .tags import Tags
 if TYPE_CHECKING:
     from .looks import Look
 
+#: No reading lasts so long, but for one that runs code of the program's.
+_READING_SECONDS = 1.0
 #: Less than this is not searched for.
 _LEAST_BYTES = 1 << 20
 
@@ -34,6 +37,8 @@ class Inventory:
         self.alone = True  # whether no other thread than the one that is followed runs backward passes
         self.met = False  # whether optimizers that have not stepped yet were looked for
         self.scanned = False
+        self.reader = 0  # the thread that reads gradients just now
+        self._reading = threading.Lock()
         self._torch, self._events = torch, events
         self._described: Any = None
         self._compared: Any = None  # what was known when the optimizers' parameters were compared last
@@ -46,17 +51,29 @@ class Inventory:
             self.steps[key] = 0
             self._described = None
 
-    def share(self, reading: threading.Lock) -> None:
-        """Another thread begins a backward pass: once gradients, which may just be read under this lock, are not."""
-        if self.alone:
-            self.alone = False
-            with reading:
-                return
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[bool]:
+        """Whether gradients may be read meanwhile: while no other thread runs a backward pass that could write them.
 
-    def may_read_gradients(self) -> bool:
-        """Whether no backward pass can be writing them: on the training's thread, outside of its own."""
-        self.alone = self.alone and not others_in_backward()
-        return self.alone
+        One that begins its backward pass now waits (`share`); one that began it before is seen on its stack.
+        """
+        if not self._reading.acquire(blocking=False):
+            yield False  # another thread reads them
+            return
+        try:
+            self.reader = threading.get_ident()
+            self.alone = self.alone and not others_in_backward()
+            yield self.alone
+        finally:
+            self.reader = 0
+            self._reading.release()
+
+    def share(self) -> None:
+        """This thread begins a backward pass and is not the only one: gradients are read no more, nor just now."""
+        self.alone = False
+        # Whoever is interrupted by a signal while it reads them, and runs a backward pass then, would wait for itself.
+        if self.reader not in (0, threading.get_ident()) and self._reading.acquire(timeout=_READING_SECONDS):
+            self._reading.release()
 
     def optimizers(self) -> list[Any]:
         """The optimizers that are alive."""
@@ -144,6 +161,8 @@ class Inventory:
         self.model = self._described = self._compared = None
         self.met = self.scanned = False
         self.steps.clear()
+        # The thread that was reading is its parent's.
+        self.reader, self._reading = 0, threading.Lock()
 
 
 def _served_bytes(model: Model) -> int:

@@ -191,8 +191,8 @@ class Looks:
         self._spent_ns += spent
         return looks
 
-    def _walk(self) -> Walk:
-        walk = Walk(self._torch, gradients=self._inventory.may_read_gradients())
+    def _walk(self, gradients: bool) -> Walk:
+        walk = Walk(self._torch, gradients=gradients)
         walk.roots(self._inventory.roots.modules())
         walk.optimizers(self._inventory.optimizers())
         if self._inventory.tags:
@@ -200,12 +200,12 @@ class Looks:
         return walk
 
     def _owned(self) -> Addresses:
-        with self._torch._C.DisableTorchFunctionSubclass():
-            return self._walk().addresses()
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
+            return self._walk(gradients).addresses()
 
     def _owned_on_host(self) -> dict[str, int]:
-        with self._torch._C.DisableTorchFunctionSubclass():
-            return self._walk().host_bytes()
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
+            return self._walk(gradients).host_bytes()
 
     def _at_devices(self, phases: Phases, now_ns: int, born_in: str, finished: bool) -> dict[str, Look]:
         if finished or self._buckets.pending:

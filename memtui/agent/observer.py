@@ -56,7 +56,7 @@ class Observer:
 
     def _begin(self) -> None:
         now = time.monotonic_ns()
-        lock = self._reading = threading.Lock()  # held while devices and blocks are read, by either thread
+        lock = threading.Lock()  # held while devices and blocks are read, by either thread
         self.phases = Phases(now)
         self.readings = Readings(self.torch, lock, now, self._exact)
         self.notes = Notes(self._noted, self.phases, self.inventory.steps, self.readings, self.nap)
@@ -163,13 +163,15 @@ class Observer:
 
     def backward_started(self) -> bool:
         """A backward pass begins; whether its end is wanted."""
+        if self.inventory.reader:
+            self.inventory.share()
         if self._quiet == _ident():
             self._noted.append(("backward_start", _now(), 0))
             return True
         if self._dead:
             return False
         if not self._mine():
-            self.inventory.share(self._reading)
+            self.inventory.share()
             return False
         self._boundary("backward_start", _now())
         return True
