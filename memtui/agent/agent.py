@@ -233,7 +233,9 @@ class Agent:
         shown, shown_since_ns = self._activity.place(phase, phase_since_ns, now, observer.thread)
         since = observer.readings.phase_since(phases, now, self._activity.name)
         for counters in observer.readings.devices:
-            reading = observer.readings.read(counters, since, working=phase not in ("startup", "between"))
+            reading = observer.readings.read(
+                counters, since, working=phase not in ("startup", "between"), step=phases.step
+            )
             now = time.monotonic_ns()
             allocated = reading.figures.get("allocated_bytes")
             matching = observer.looks.nearest(counters.device, phase, allocated, looks.get(counters.device))
@@ -324,7 +326,7 @@ class Agent:
         neither is known.
         """
         if device.last_step_peak_bytes == device.allocated_peak_bytes:
-            return device.last_step_peak_phase or "", frame.step - 1
+            return device.last_step_peak_phase or "", (device.last_step_peak_step or frame.step) - 1
         if device.highest_step_peak_bytes == device.allocated_peak_bytes:
             return device.highest_step_peak_phase or "", (device.highest_step_peak_step or frame.step) - 1
         if self._bye is not None and device.step_peak_bytes == device.allocated_peak_bytes:

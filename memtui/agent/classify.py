@@ -27,6 +27,10 @@ _BORN_IN_POOLS = ("activations", "temporaries", _UNDECIDED)
 _NOTHING = dict.fromkeys((*CATEGORIES, _UNDECIDED), 0)
 
 
+#: A batch has fewer tensors.
+_MOST_INPUTS = 8
+
+
 class Births:
     """Remembers of one device's unowned blocks in which phase they were born.
 
@@ -42,6 +46,12 @@ class Births:
         self._holdings = Holdings()
         self._private: dict[int, int] = {}  # live in private pools at the last look
         self._buckets: dict[int, int] = {}  # address -> bytes, also while gradients lie in them
+
+    @property
+    def strays(self) -> int:
+        """Bytes of what was made before forward, in more pieces than batches are: perhaps a copied model."""
+        held = self._born.get("inputs", {})
+        return sum(held.values()) if len(held) > _MOST_INPUTS else 0
 
     @property
     def known(self) -> dict[int, tuple[int, str]]:

@@ -62,7 +62,7 @@ class Sentry:
         from .agent import Agent
 
         agent = Agent(self.torch, self.exact)
-        agent.late = True
+        agent.late = agent.observer.readings.late = True
         with self._lock:  # a hook that is called in between goes on without
             if not at_quiet_moment(self._hook, _QUIET_SECONDS):
                 return False

@@ -59,6 +59,7 @@ class Framing:
             figures["last_step_peak_bytes"] = reading.last_step_peak_bytes
             figures["last_step_peak_exact"] = reading.last_step_peak_exact
             figures["last_step_peak_phase"] = reading.last_step_peak_phase
+            figures["last_step_peak_step"] = reading.last_step_peak_step
         if highest is not NO_STEP:
             (
                 figures["highest_step_peak_bytes"],

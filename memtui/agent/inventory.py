@@ -105,7 +105,7 @@ class Inventory:
         return not self.scanned and any(
             self._has_strange_parameters()
             if look.blocks is None
-            else look.categories["unattributed"] > max(_LEAST_BYTES, look.allocated_bytes // 100)
+            else look.categories["unattributed"] + look.strays > max(_LEAST_BYTES, look.allocated_bytes // 100)
             for look in looks
         )
 

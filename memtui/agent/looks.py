@@ -46,6 +46,7 @@ class Look:
     blocks: Optional[Blocks]
     allocated_bytes: int
     tagged: dict[str, int]  # bytes by category of what the program has named
+    strays: int = 0  # bytes that only seem to be inputs
     _classification: Optional[dict[str, Any]] = None
 
     def classification(self, now_ns: int) -> Classification:
@@ -218,8 +219,9 @@ class Looks:
         for device, found in blocks.items():
             births = self._births_of(device)
             categories = births.classify(found, owned, born_in, certain=self._certain, step_ended=finished)
+            size = found.allocated_bytes
             looks[device] = Look(
-                now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes, births.tagged
+                now_ns, phases.phase, phases.step, categories, found, size, births.tagged, births.strays
             )
         return looks
 

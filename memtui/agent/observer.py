@@ -270,7 +270,7 @@ class Observer:
         looks: dict[str, Look] = {}
         ended = "backward" if backward else phases.ended
         if self._sampling and kind == "step":
-            self.readings.end_step()
+            self.readings.end_step(self.phases.step)
         elif self._sampling:
             looks = self._sample(phases.begun_by, now, ended, finished)
         if self.census.asked:
@@ -319,7 +319,7 @@ class Observer:
             if finished is not None and self.recorder.recording is not None:
                 self.recorder.boundary(self.phases, note if type(note) is int else note[1], noted=True)
             if finished and self._sampling:
-                self.readings.end_step()
+                self.readings.end_step(self.phases.step)
                 self._plan(at_end=not notes.waiting)
         return notes.in_backward
 
@@ -413,7 +413,7 @@ class Observer:
         phases = self.phases
         self.readings.refresh(now, at_once=not self.readings.settled)
         working = ended not in ("startup", "between")
-        readings = self.readings.at_boundary(ended, working=working, finished=finished)
+        readings = self.readings.at_boundary(ended, working=working, finished=finished, step=phases.step)
         # Backward leaves gradients, and little else that outlives it: what is new at the next forward is its input.
         born_in = "between" if kind in ("forward_start", "evaluation_start") and ended == "backward" else ended
         looks = self.looks.at_boundary(kind, phases, now, born_in, finished=finished)

@@ -10,24 +10,44 @@ class StepPeaks:
     """One device's peak in the step under way and in the last one.
 
     Exact where the lifetime counter rose within the step, for then it rose to the step's own peak; else the largest
-    allocation that was seen, a lower bound.
+    allocation that was seen, a lower bound. Of a step whose beginning was not read only what rose since is its own, and
+    only that makes it the last one: `last_step` says which that is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, late: bool = False) -> None:
+        """`late` says that the program ran before: nothing that is counted by then is of a step."""
         self.last_bytes: Optional[int] = None
         self.last_exact = False
         self.last_phase: Optional[str] = None
+        self.last_step: Optional[int] = None
         self.phase: Optional[str] = None
+        self._step = -1 if late else 0  # steps completed before the one under way
+        self._begun = True  # its beginning was read
         self._seen = 0
         self._counter = -1
         self._start = -1
         self._spoiled = False  # the program reset the counter in mid-step: what was before is gone
 
-    def sample(self, allocated_bytes: int, peak_bytes: Optional[int], phase: Optional[str], *, working: bool) -> None:
-        """Notes counters; `working` tells that the step has begun its forward.
+    def sample(
+        self,
+        allocated_bytes: int,
+        peak_bytes: Optional[int],
+        phase: Optional[str],
+        *,
+        working: bool,
+        step: Optional[int] = None,
+    ) -> None:
+        """Notes counters; `working` tells that the step has begun its forward, `step` how many are completed (None: as
+        many as before).
 
         `phase` is the one in which all since the last reading happened, None where there were several.
         """
+        if step is not None and step != self._step:
+            # What was reached until now may have been reached in the steps before.
+            self._step, self._begun, self._spoiled, self.phase = step, False, False, None
+            self._seen, self._start = allocated_bytes, -1 if peak_bytes is None else peak_bytes
+            self._counter = self._start
+            return
         if peak_bytes is None:
             if allocated_bytes > self._seen:
                 self._seen, self.phase = allocated_bytes, phase
@@ -55,7 +75,11 @@ class StepPeaks:
 
     def end_step(self, allocated_bytes: int) -> None:
         """The step is over: what it had becomes the last one's; the next begins with what is allocated now."""
-        self.last_bytes, self.last_exact, self.last_phase = self.current_bytes, self.exact, self.phase
+        self._step += 1
+        if self._begun or self.exact:
+            self.last_bytes, self.last_exact, self.last_phase = self.current_bytes, self.exact, self.phase
+            self.last_step = self._step
+        self._begun = True
         self._start, self._seen, self._spoiled, self.phase = self._counter, allocated_bytes, False, None
 
 
@@ -74,6 +98,7 @@ class TakenPeaks:
         self.last_bytes: Optional[int] = None
         self.last_exact = False
         self.last_phase: Optional[str] = None
+        self.last_step: Optional[int] = None
         self.phase: Optional[str] = None
         #: (bytes, step, phase) of steps that have ended and were not told yet; the agent's thread takes them out.
         self.closed: deque[tuple[int, int, Optional[str]]] = deque(maxlen=1 << 12)
@@ -108,6 +133,7 @@ class TakenPeaks:
         if self._carried is None:
             return
         self.last_bytes, self.last_exact, self.last_phase = self.current_bytes, self.exact, self.phase
+        self.last_step = step
         if self.exact:
             self.closed.append((self.current_bytes, step, self.phase))
         self.exact, self.phase, self._counter, self._carried = True, None, -1, None

@@ -34,6 +34,7 @@ class Reading:
     last_step_peak_bytes: Optional[int]
     last_step_peak_exact: bool
     last_step_peak_phase: Optional[str]
+    last_step_peak_step: Optional[int]
 
 
 class Readings:
@@ -47,6 +48,7 @@ class Readings:
         self._lock = lock
         self._backends = Backends(torch)
         self._exact = exact
+        self.late = False  # the program ran before anything was read
         self._peaks: dict[str, Union[StepPeaks, TakenPeaks]] = {}
         self._taken: dict[int, TakenPeaks] = {}  # by the device's index
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
@@ -97,7 +99,7 @@ class Readings:
 
     def _peaks_of(self, counters: Any) -> Union[StepPeaks, TakenPeaks]:
         if self._exact is None or not getattr(counters, "native", False):
-            return StepPeaks()
+            return StepPeaks(late=self.late)
         counters.take_from(self._exact)
         return self._taken_of(counters.index)
 
@@ -163,8 +165,8 @@ class Readings:
         before, self._doing = self._doing, doing
         return None if doing != before or phases.since_ns > last else doing or phases.phase
 
-    def read(self, counters: Any, phase: Optional[str], *, working: bool) -> Reading:
-        """One device's counters now; `phase` as in StepPeaks.sample."""
+    def read(self, counters: Any, phase: Optional[str], *, working: bool, step: int) -> Reading:
+        """One device's counters now; `phase` and `step` as in StepPeaks.sample."""
         peaks = self._peaks[counters.device]
         if counters.device in self._fresh:
             self._fresh.discard(counters.device)
@@ -174,7 +176,7 @@ class Readings:
         figures = counters.read()
         allocated = figures.get("allocated_bytes")
         if allocated is not None:
-            peaks.sample(allocated, figures.get("allocated_peak_bytes"), phase, working=working)
+            peaks.sample(allocated, figures.get("allocated_peak_bytes"), phase, working=working, step=step)
         return _reading(counters.device, figures, peaks)
 
     def _read_taken(self, counters: Any, peaks: TakenPeaks, phase: Optional[str], *, working: bool) -> Reading:
@@ -187,14 +189,15 @@ class Readings:
             reading.step_peak_exact = False  # what the program has just reset is still to be taken in
         return reading
 
-    def at_boundary(self, phase: str, *, working: bool, finished: bool) -> list[Reading]:
-        """All devices at a boundary that ended `phase`, and the step where it is `finished`."""
+    def at_boundary(self, phase: str, *, working: bool, finished: bool, step: int) -> list[Reading]:
+        """All devices at a boundary that ended `phase`, and the step where it is `finished`; `step` are completed."""
         begun = time.perf_counter_ns()
         self._looked_ns = time.monotonic_ns()
         # Where something else was seen on the stack, what happened since was not all of the phase.
         only = None if self._doing else phase
         self._doing = None
-        readings = [self.read(counters, only, working=working) for counters in self.devices]
+        before = step - finished
+        readings = [self.read(counters, only, working=working, step=before) for counters in self.devices]
         if finished:
             readings = [self._end_step(reading) for reading in readings]
         spent = time.perf_counter_ns() - begun
@@ -213,7 +216,8 @@ class Readings:
         self._looked_ns, self._doing = now_ns, None
         working = phases.phase not in ("startup", "between")
         for counters in self.devices:
-            reading = self.read(counters, phases.phase if alone else None, working=working)
+            only = phases.phase if alone else None
+            reading = self.read(counters, only, working=working, step=phases.step - at_end)
             if at_end:
                 self._end_step(reading)
         self._budget.spend(time.perf_counter_ns() - begun)
@@ -226,10 +230,10 @@ class Readings:
         """The agent's thread has spent this on what was read at boundaries."""
         self._budget.spend(cost_ns)
 
-    def end_step(self) -> None:
-        """The program says that its step is over."""
+    def end_step(self, step: int) -> None:
+        """A step is over, that with the number `step`."""
         for counters in self.devices:
-            self._end_step(self.read(counters, None, working=True))
+            self._end_step(self.read(counters, None, working=True, step=step - 1))
 
     def _end_step(self, reading: Reading) -> Reading:
         peaks = self._peaks[reading.device]
@@ -247,4 +251,5 @@ def _reading(device: str, figures: Figures, peaks: Union[StepPeaks, TakenPeaks])
         last_step_peak_bytes=peaks.last_bytes,
         last_step_peak_exact=peaks.last_exact,
         last_step_peak_phase=peaks.last_phase,
+        last_step_peak_step=peaks.last_step,
     )

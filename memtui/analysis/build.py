@@ -14,7 +14,7 @@ from .ladder import Ladder, build_ladder
 from .optimizers import optimizer_state
 from .phasepeaks import phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
-from .rows import build_rows, build_rules
+from .rows import build_rows, build_rules, step_peak_text
 from .status import frame_age_ns, hardware_line, notices_of, place_of, state_of
 from .text import clean, command
 from .verdict import build_verdict
@@ -58,6 +58,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         phases_seen=rarer_phases(session, device),
         fullest=fullest(session, device),
         spread=spread(session, device),
+        step_peak=step_peak_text(session, device),
         optimizer_state=optimizer_state(session.model.optimizers if session.model is not None else (), device),
     )
 

@@ -24,9 +24,7 @@ def headline(view: View, wall_s: float) -> str:
         total = view.bar.total.value if view.bar.label in {"device", "host"} else None
         label = "process" if view.bar.label == "host" else "device"
         parts.append(f"{label} {_size(used)}" + (f" of {units.size(total)}" if total is not None else ""))
-    peak = rows.get("step_peak_bytes")
-    if peak is not None and peak.value is not None:
-        parts.append(f"step peak {_size(peak)}")
+    parts.append(view.step_peak)
     if view.state in {"silent", "lost"}:
         parts.append(view.state_text)
     parts.append(view.verdict.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Optional
 
 from memtui.session.session import Session
@@ -10,6 +11,9 @@ from . import units
 from .forecast import Forecast
 from .ladder import Ladder
 from .view import Figure, Kind, Row, Rule
+
+#: A step that was read is looked for among so many.
+_LATE_STEPS = 512
 
 
 def build_rows(session: Session, device: str, ladder: Ladder, forecast: Forecast) -> tuple[Row, ...]:
@@ -62,6 +66,18 @@ def build_rows(session: Session, device: str, ladder: Ladder, forecast: Forecast
             1, _row("process_bytes", "this process", ladder.process_bytes, "measured", total, driver, ladder.source)
         )
     return tuple(rows)
+
+
+def step_peak_text(session: Session, device: str) -> str:
+    """The newest step's peak that is known: that of the step under way, where it is higher already."""
+    frame = session.device_frame(device)
+    if frame is None or frame.step_peak_bytes is None:
+        return ""
+    steps = itertools.islice(reversed(session.steps.recent), _LATE_STEPS)
+    last = next((peak for peak in (step.peak(device) for step in steps) if peak is not None), None)
+    if last is None or frame.step_peak_bytes >= last.bytes_held:
+        return f"step peak {'' if frame.step_peak_exact else '≥ '}{units.size(frame.step_peak_bytes)}"
+    return f"step peak {'' if last.exact else '≥ '}{units.size(last.bytes_held)} (step {last.step:,})"
 
 
 def build_rules(ladder: Ladder, forecast: Forecast) -> tuple[Rule, ...]:

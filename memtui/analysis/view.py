@@ -168,3 +168,4 @@ class View:
     fullest: Optional[Composition] = None
     spread: Optional[Spread] = None
     optimizer_state: Optional[OptimizerState] = None
+    step_peak: str = ""  # "step peak 10.4 GiB (step 1,203)"

@@ -8,7 +8,8 @@ import pathlib
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Optional
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from memtui.cli import CommandError
 from memtui.sources.agent_probe import AgentError, find_agent, probe
@@ -20,6 +21,7 @@ from .screen import check_terminal, show, wants_app
 
 # The rest of the viewer takes longer to import than an agent to get in, and is imported meanwhile.
 if TYPE_CHECKING:
+    from memtui.sources.log_writer import LogWriter
     from memtui.sources.monitor import Monitor
     from memtui.sources.program_state import ProgramState
 
@@ -49,11 +51,17 @@ def attach(options: argparse.Namespace) -> int:
         return dry_run(pid)
     enters = not (check_agent(pid, supervised) or supervised)
     use_driver_of_process(pid)
+    if options.unload and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _hung_up)  # also where the terminal is closed
     try:
         return _watch(pid, options, supervised=supervised, enters=enters)
     finally:
         if options.unload:
             unload(pid)
+
+
+def _hung_up(number: int, _frame: Optional[FrameType]) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _program(pid: int) -> Optional[ProgramState]:
@@ -72,16 +80,21 @@ def _program(pid: int) -> Optional[ProgramState]:
 
 def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: bool) -> int:
     app = wants_app(options)
+    log: Optional[LogWriter] = None
+    if options.log is not None:  # before anything is done to the process: perhaps it cannot be written
+        from .run import open_log
+
+        log = open_log(options)
     if enters and not app:
         enter(pid, quiet=options.quiet, meanwhile=_read_ahead)
     from memtui.sources.monitor import Monitor
 
-    from .run import open_log, tell_going_on
+    from .run import tell_going_on
 
     if not app:
-        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=open_log(options)), options)
+        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=log), options)
     check_terminal()
-    monitor = Monitor(pid, supervised=supervised, collect=False, log=open_log(options), enter=enters)
+    monitor = Monitor(pid, supervised=supervised, collect=False, log=log, enter=enters)
     kind = show(monitor, options)
     if supervised and kind != "detach":
         return _leave(pid, kind)

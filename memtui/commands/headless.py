@@ -16,6 +16,7 @@ from memtui.sources.monitor import Monitor
 from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
+_STALE_SECONDS = 1.5
 
 
 def pick_device(monitor: Monitor, wanted: Optional[str]) -> str:
@@ -73,6 +74,10 @@ async def print_lines(
 
 def _line(monitor: Monitor, device: Optional[str]) -> str:
     line = headline(view_of(monitor, device), time.time())
+    frame = monitor.session.frame
+    age_s = 0.0 if frame is None else (monitor.now_ns() - frame.time_ns) / 1e9
+    if monitor.session.connection == "lost" and age_s > _STALE_SECONDS:
+        line += f" · these figures are {age_s:.0f} s old"
     # Where there are no figures, why not is all there is to say.
     silence = monitor.agent_silence if monitor.session.hello is None else ""
     return f"{line} · {silence}" if silence else line

@@ -74,7 +74,7 @@ class PhasePeaks:
     def _add_step(self, frame: Frame, device: DeviceFrame, counter: int) -> None:
         """The peak of the step that has just ended, whose phase the agent may know better than frames tell."""
         peak, phase = device.last_step_peak_bytes, device.last_step_peak_phase
-        if peak is None or phase is None:
+        if peak is None or phase is None or device.last_step_peak_step not in (None, frame.step):
             return
         exact = device.last_step_peak_exact and not self._reset and peak >= counter
         self._raise(phase, PhasePeak(peak, exact, frame.step - 1, frame.step_since_ns or frame.time_ns))

@@ -208,7 +208,7 @@ class Session:
                 device.last_step_peak_phase,
             )
             for device in frame.devices
-            if device.last_step_peak_bytes is not None
+            if device.last_step_peak_bytes is not None and device.last_step_peak_step in (None, frame.step)
         ]
         self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
 
@@ -457,7 +457,7 @@ def _peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFr
     reached = [now.allocated_peak_bytes] if now.allocated_peak_bytes != before.allocated_peak_bytes else []
     for peak_bytes, of_step, exact in (
         (now.step_peak_bytes, step + 1, now.step_peak_exact),
-        (now.last_step_peak_bytes, step, now.last_step_peak_exact),
+        (now.last_step_peak_bytes, now.last_step_peak_step or step, now.last_step_peak_exact),
         (now.highest_step_peak_bytes, now.highest_step_peak_step or 0, True),
     ):
         if peak_bytes is None or not exact or of_step <= before_step:

@@ -95,10 +95,19 @@ def _placed(listed: Listed, found: dict[int, Listed]) -> Listed:
         return listed
     above = next((pid for pid in ancestors(listed.pid) if pid in found), None)
     if above is not None and not listed.device:
-        watched = found[above].supervised or found[above].agent in {"yes", "silent"}
+        watched = found[above].supervised or (found[above].agent in {"yes", "silent"} and _inherits(listed.pid))
         if watched or (_helps(listed, found[above]) and rank_of(above) == rank_of(listed.pid)):
             return replace(listed, part_of=above)
     return replace(listed, refusal=check(listed.pid).refusal)
+
+
+def _inherits(pid: int) -> bool:
+    """Whether it was started with what loads the agent: one that got into the process above it is not passed on."""
+    try:
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return True
+    return b"/agent/bootstrap" in environment
 
 
 def _helps(listed: Listed, above: Listed) -> bool:

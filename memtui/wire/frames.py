@@ -122,6 +122,7 @@ class DeviceFrame:
     last_step_peak_bytes: Optional[int] = None
     last_step_peak_exact: bool = False
     last_step_peak_phase: Optional[str] = None
+    last_step_peak_step: Optional[int] = None  # its number, the first being 1: not every step is read
     # Where every step is taken: the highest of those that have ended since the last frame without a boundary.
     highest_step_peak_bytes: Optional[int] = None
     highest_step_peak_step: Optional[int] = None  # its number, the first being 1

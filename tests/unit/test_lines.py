@@ -170,7 +170,7 @@ def test_fragmentation_figures() -> None:
 
 
 def test_the_line_without_the_app() -> None:
-    """Everything that matters in one line, unknown things left out."""
+    """Everything that matters in one line, unknown things left out; the peak is of the last step that has one."""
     run = Run()
     run.session.apply_host(HostReading(0, True, user="me"))
     run.frame(96 * MIB)
@@ -188,7 +188,7 @@ def test_the_line_without_the_app() -> None:
         "allocated 1.0 GiB",
         "reserved 2.0 GiB",
         "device 3.0 GiB of 24.0 GiB",
-        "step peak ≥ 1.0 GiB",
+        "step peak 3.0 GiB (step 1)",
         "fits, 83 % to spare: predicted peak 4.0 GiB of 24.0",
     ]
     run.session.ended(run.now_ns, -9)

@@ -88,3 +88,24 @@ def test_a_counter_that_is_older_than_the_step_is_not_its_peak() -> None:
     peaks.carry(300)
     peaks.close(2)
     assert (peaks.last_bytes, peaks.last_exact, peaks.highest()) == (300, True, (300, 2, None))
+
+
+def test_what_is_counted_before_a_step_is_read_is_not_its_own() -> None:
+    """The steps between two that are read, and all that was before the agent came: a lower bound, until more is."""
+    peaks = StepPeaks()
+    peaks.sample(100, 700, "backward", working=True, step=0)
+    peaks.end_step(100)
+    peaks.sample(300, 900, "forward", working=True, step=3)  # reached in one of three
+    assert (peaks.current_bytes, peaks.exact) == (300, False)
+    peaks.sample(100, 900, "backward", working=True, step=3)
+    peaks.end_step(100)
+    assert (peaks.last_bytes, peaks.last_step) == (700, 1)  # the fourth is not known
+    peaks.sample(200, 1000, "forward", working=True, step=4)
+    peaks.end_step(100)
+    assert (peaks.last_bytes, peaks.last_exact, peaks.last_step) == (1000, True, 5)
+
+    late = StepPeaks(late=True)
+    late.sample(100, 5000, "forward", working=True, step=0)
+    assert (late.current_bytes, late.exact) == (100, False)
+    late.sample(100, 6000, "backward", working=True, step=0)
+    assert (late.current_bytes, late.exact) == (6000, True)
