@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from memtui.commands import everything
-from memtui.sources.listing import Listed
+from memtui.sources.listing import Listed, list_processes
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import TerminalSize
 from tests.support import programs
@@ -113,6 +113,55 @@ def test_a_training_on_the_host(env: dict[str, str], targets: list[Target]) -> N
     programs.wait_for(lambda: len(list(pathlib.Path(f"/proc/{target.pid}/task").iterdir())) == before)
     assert target.process.poll() is None
     assert target.end() == ""
+
+
+def test_a_log_that_cannot_be_written_is_told_first(env: dict[str, str], targets: list[Target]) -> None:
+    """And nothing is done to the process."""
+    programs.require_torch()
+    targets.append(Target(env, _TRAINING, "cpu"))
+    seen = memtui(env, "--pid", str(targets[0].pid), "--headless", "--frames", "1", "--log", "/nowhere/at/all")
+    assert seen.returncode == 1
+    assert "/nowhere/at/all" in seen.stderr
+    assert "the agent runs" not in seen.stderr
+    assert not sockets_of(env)
+
+
+def test_the_agent_is_taken_out_when_the_terminal_is_closed(env: dict[str, str], targets: list[Target]) -> None:
+    programs.require_torch()
+    targets.append(Target(env, _TRAINING, "cpu"))
+    pid = targets[0].pid
+    command = [sys.executable, "-m", "memtui", "attach", "--pid", str(pid), "--headless", "--unload"]
+    viewer = subprocess.Popen(command, env={**env, "PYTHONPATH": str(FOLDER)}, stdout=subprocess.PIPE, text=True)
+    assert viewer.stdout is not None
+    assert "allocated" in viewer.stdout.readline()
+    assert sockets_of(env)
+    viewer.send_signal(signal.SIGHUP)
+    viewer.communicate()
+    assert viewer.returncode == 128 + signal.SIGHUP
+    assert not sockets_of(env)
+    assert targets[0].process.poll() is None
+
+
+def test_what_was_in_a_parent_later_is_not_in_its_child(
+    env: dict[str, str], targets: list[Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that was attached to: what it has started is a training of its own."""
+    programs.require_torch()
+    monkeypatch.setenv("MEMTUI_RUNTIME_DIR", env["MEMTUI_RUNTIME_DIR"])
+    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[2], 'cpu'])\n"
+    targets.append(Target(env, code + _TRAINING, "cpu", _TRAINING))
+    parent = targets[0]
+    assert parent.process.stdout is not None
+    assert parent.process.stdout.readline() == "ready\n"  # the child's, too
+    (child,) = map(int, pathlib.Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split())
+    try:
+        assert memtui(env, "--pid", str(parent.pid), "--headless", "--frames", "1").returncode == 0
+        listed = {each.pid: each for each in list_processes()}
+        assert listed[parent.pid].agent == "yes"
+        assert listed[child].agent == "no"
+        assert listed[child].part_of is None
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_training_on_a_device(sockets: pathlib.Path, targets: list[Target], tmp_path: pathlib.Path) -> None:
