@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from memtui.cli import CommandError
 from memtui.inject.attach import PATIENCE_SECONDS, Progress, attach
 from memtui.inject.preflight import check
+from memtui.inject.process import read_facts
 from memtui.sources.agent_probe import AgentError, find_agent, request_unloading
 
+_AT_STEP = "is busy, and the agent goes when its next step ends"
 _SWITCH_SECONDS = 0.0002
 _WAYS = {
     "ptrace": "ptrace and a pending call",
@@ -93,6 +95,9 @@ def unload(pid: int) -> None:
     try:
         path = find_agent(pid)
         if path is not None and not request_unloading(path):
-            print(f"memtui: the agent of process {pid} goes when its next step ends", file=sys.stderr)
+            facts = read_facts(pid)
+            stopped = facts is not None and facts.state in "Tt"
+            when = f"is stopped, and the agent goes once it goes on: kill -CONT {pid}" if stopped else _AT_STEP
+            print(f"memtui: process {pid} {when}", file=sys.stderr)
     except (AgentError, OSError, socket.timeout) as error:
         raise CommandError(f"the agent of process {pid} could not be taken out: {error}") from None

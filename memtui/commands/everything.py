@@ -13,10 +13,12 @@ from .entry import enter, unload
 
 def unload_all() -> int:
     """Takes the agent out of every process that has one, a line for each; 0."""
-    for listed in list_processes():
-        if listed.agent == "yes" and listed.own:
-            unload(listed.pid)
-            print(f"{listed.pid}: the agent is out")
+    watched = [listed.pid for listed in list_processes() if listed.agent == "yes" and listed.own]
+    for pid in watched:
+        unload(pid)
+        print(f"{pid}: the agent is out")
+    if not watched:
+        print("memtui: no process has an agent", file=sys.stderr)
     return 0
 
 

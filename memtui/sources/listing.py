@@ -13,6 +13,7 @@ from typing import Any, Optional
 import psutil
 
 from memtui.inject.preflight import Refusal, check
+from memtui.inject.reach import find_agent_of
 from memtui.supervisor.messages import MessageError
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Frame, Hello, Request
@@ -74,10 +75,20 @@ async def _list() -> list[Listed]:
         base = _describe(pid)
         if base is not None:
             found[pid] = replace(base, supervised=True, agent="not yet")
+    apart: dict[int, pathlib.Path] = {}
     for pid in _with_torch(set(found)):
         base = _describe(pid)
-        if base is not None:
-            found[pid] = base
+        if base is None:
+            continue
+        found[pid] = base
+        # In a container, or in a folder that only the process's own environment names.
+        path = find_agent_of(pid)
+        if path is not None:
+            apart[pid] = path
+    for pid, answer in zip(apart, await asyncio.gather(*(_ask(path) for path in apart.values()))):
+        # Another container's process may listen in a folder that is shared; 0 is one that cannot be seen from here.
+        if answer.pop("pid", pid) in (pid, 0) and answer["agent"] != "gone":
+            found[pid] = replace(found[pid], **answer)
     for pid, (device, held) in (await driver).items():
         base = found.get(pid) or _describe(pid)
         if base is not None and base.memory_bytes is None:

@@ -142,6 +142,21 @@ def test_the_agent_is_taken_out_when_the_terminal_is_closed(env: dict[str, str],
     assert targets[0].process.poll() is None
 
 
+def test_an_agent_in_a_folder_of_the_programs_own_is_listed(
+    env: dict[str, str], targets: list[Target], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where this user's environment does not name it."""
+    programs.require_torch()
+    targets.append(Target(env, _TRAINING, "cpu"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(elsewhere))
+    here = {**env, "MEMTUI_RUNTIME_DIR": str(elsewhere)}
+    assert memtui(here, "--pid", str(targets[0].pid), "--headless", "--frames", "1").returncode == 0
+    (listed,) = (each for each in list_processes() if each.pid == targets[0].pid)
+    assert (listed.agent, listed.device) == ("yes", "host")
+
+
 def test_what_was_in_a_parent_later_is_not_in_its_child(
     env: dict[str, str], targets: list[Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
