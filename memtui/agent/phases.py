@@ -17,6 +17,9 @@ BEGINS = {
 #: Optimizer steps over which the members of a cycle are learned.
 _CYCLE_WINDOW = 16
 _BACKWARDS_WITHOUT_OPTIMIZER = 64
+#: So many forwards with gradients may come before the first backward pass: of several roots, or of one that is called
+#: several times in a step. Only a program that has made more does not train.
+_FORWARDS_WITHOUT_BACKWARD = 16
 
 
 class Phases:
@@ -48,6 +51,9 @@ class Phases:
         self.trains = False  # whether a backward pass was ever seen
         self._optimizes = False
         self._forward_seen = False
+        self._untold = 0  # forwards with gradients that were no steps so far
+        self._untold_since_ns: Optional[int] = None  # the latest of them
+        self._builds = False  # the latest forward had gradients
         #: Since the latest backward pass: whether a root's forward had gradients, None where there was none at all.
         self._graph: Optional[bool] = None
         self._unseen = False  # the backward pass under way goes through forwards that ran without gradients
@@ -60,6 +66,7 @@ class Phases:
 
         `optimizer` tells optimizers apart.
         """
+        self._builds = kind == "forward_start"
         if kind == "forward_start":
             self._graph = self._graph if self.depth else True
         elif kind == "evaluation_start":
@@ -86,7 +93,17 @@ class Phases:
         again, self._forward_seen = self._forward_seen, True
         if self.step_since_ns is None:
             self.step_since_ns = now_ns
-        return again and not self.trains
+        if self.trains or not again:
+            return False
+        if self._untold >= _FORWARDS_WITHOUT_BACKWARD or not self._builds:
+            return True
+        self._untold += 1
+        if self._untold == _FORWARDS_WITHOUT_BACKWARD:
+            # They were steps after all, and this is the last of them.
+            self.step, self.step_since_ns = self.step + self._untold - 1, self._untold_since_ns
+            return True
+        self._untold_since_ns = now_ns
+        return False
 
     def _evaluation_start(self, _now_ns: int, _optimizer: int) -> Optional[bool]:
         # Whatever step is under way goes on after it.
@@ -143,7 +160,7 @@ class Phases:
         recent, stepped = tuple(self._recent), frozenset(self._stepped)
         flags = (
             *(self._explicit, self.trains, self._optimizes, self._forward_seen, self._stepped_inside),
-            *(self._graph, self._unseen, self._recomputes, self._evaluating),
+            *(self._graph, self._unseen, self._recomputes, self._evaluating, self._untold),
         )
         return self.phase, self.ended, self.begun_by, self.depth, recent, stepped, flags, self._backwards
 

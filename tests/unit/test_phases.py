@@ -73,9 +73,22 @@ def test_optimizers_inside_backward_step_with_it() -> None:
 
 @pytest.mark.parametrize("forward", "fe")
 def test_inference_counts_forwards(forward: str) -> None:
-    phases, _ = play(forward * 10)
-    assert phases.step == 9  # the tenth is under way
+    phases, _ = play(forward * 40)
+    assert phases.step == 39  # the fortieth is under way
     assert (phases.phase, phases.begun_by) == ("forward", "forward_start")
+    assert phases.last_step_ns == 1
+
+
+def test_several_forwards_before_the_first_backward_are_one_step() -> None:
+    """A GAN's: the count never goes back."""
+    counts = [play("fff" + "bBoO"[:end])[0].step for end in range(5)]
+    assert counts == [0, 0, 0, 0, 1]
+    assert play("fffbBoO" * 3)[0].step == 3
+
+
+def test_forwards_with_gradients_are_steps_once_there_are_many() -> None:
+    assert [play("f" * count)[0].step for count in (2, 16, 17, 18)] == [0, 0, 16, 17]
+    assert play("f" * 17)[0].last_step_ns == 1
 
 
 def phases_of(sequence: str) -> list[str]:
