@@ -6,7 +6,8 @@ from __future__ import annotations
 class Budget:
     """A share of the elapsed time, saved up to a burst. Times are nanoseconds; the clock is passed in.
 
-    Another `share` counts from when the budget was asked last.
+    What is spent is processor time: waiting where others take the processor in the middle is no cost of ours, and one
+    such wait would use up half a minute's savings. Another `share` counts from when the budget was asked last.
     """
 
     def __init__(self, share: float, burst_ns: int, now_ns: int) -> None:

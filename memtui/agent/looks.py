@@ -178,7 +178,7 @@ class Looks:
         return self._look_locked(kind, phases, now_ns, born_in, finished=finished)
 
     def _look_locked(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
-        begun = time.perf_counter_ns()
+        begun = time.thread_time_ns()
         try:
             if self._readings.on_host:
                 looks = self._at_host(kind, phases, now_ns)
@@ -186,7 +186,7 @@ class Looks:
                 looks = self._at_devices(phases, now_ns, born_in, finished)
         finally:
             self._lock.release()
-        spent = time.perf_counter_ns() - begun
+        spent = time.thread_time_ns() - begun
         self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
         self._payer.spend(spent)
         self._spent_ns += spent
@@ -280,7 +280,7 @@ class Looks:
             return {}
         if not self._lock.acquire(blocking=False):
             return {}
-        begun = time.perf_counter_ns()
+        begun = time.thread_time_ns()
         try:
             blocks = self._read_blocks()
             if blocks is None or phases.phase != phase or phases.begun_by != begun_by:
@@ -295,4 +295,4 @@ class Looks:
             return looks
         finally:
             self._lock.release()
-            self._budget.spend(time.perf_counter_ns() - begun)
+            self._budget.spend(time.thread_time_ns() - begun)

@@ -191,7 +191,7 @@ class Readings:
 
     def at_boundary(self, phase: str, *, working: bool, finished: bool, step: int) -> list[Reading]:
         """All devices at a boundary that ended `phase`, and the step where it is `finished`; `step` are completed."""
-        begun = time.perf_counter_ns()
+        begun = time.thread_time_ns()
         self._looked_ns = time.monotonic_ns()
         # Where something else was seen on the stack, what happened since was not all of the phase.
         only = None if self._doing else phase
@@ -200,7 +200,7 @@ class Readings:
         readings = [self.read(counters, only, working=working, step=before) for counters in self.devices]
         if finished:
             readings = [self._end_step(reading) for reading in readings]
-        spent = time.perf_counter_ns() - begun
+        spent = time.thread_time_ns() - begun
         self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
         self._budget.spend(spent)
         return readings
@@ -211,7 +211,7 @@ class Readings:
         What happened since the last reading is of the phase under way only if that had begun by then, and of steps
         that have ended where the next one begins just now.
         """
-        begun, now_ns = time.perf_counter_ns(), time.monotonic_ns()
+        begun, now_ns = time.thread_time_ns(), time.monotonic_ns()
         alone = not (at_end or self._doing or phases.since_ns > self._looked_ns)
         self._looked_ns, self._doing = now_ns, None
         working = phases.phase not in ("startup", "between")
@@ -220,7 +220,7 @@ class Readings:
             reading = self.read(counters, only, working=working, step=phases.step - at_end)
             if at_end:
                 self._end_step(reading)
-        self._budget.spend(time.perf_counter_ns() - begun)
+        self._budget.spend(time.thread_time_ns() - begun)
 
     def peak_phase(self, device: str) -> Optional[str]:
         """In which phase the step under way has reached its peak so far."""
