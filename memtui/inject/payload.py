@@ -15,7 +15,7 @@ from typing import Any
 
 from .inside import file_of
 from .maps import PAGE
-from .stub import Parcel
+from .stub import FAILED, Parcel
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PREFIX = "_memtui"
@@ -34,8 +34,11 @@ except RuntimeError as error:
 _OWN_STARTER = (
     "try: __import__('_thread').start_new_thread(__import__('builtins').exec, "
     "({boot!r}, {{'__name__': '_memtui_boot', '__builtins__': __import__('builtins')}}))\n"
-    "except BaseException: pass\n"
+    "except RuntimeError: pass\n"  # no thread can be started; the tool sees that no agent comes
 )
+_MOST_BYTES = 900
+#: What goes wrong before `enter`, which tells of its own errors, is told in the parcel too: without ctypes, which may
+#: be what this Python lacks.
 _BOOT = """try:
     import ctypes, marshal, os, zlib
     if not {pid} or os.getpid() == {pid}:
@@ -43,8 +46,14 @@ _BOOT = """try:
         scope = {{"__name__": "_memtui_inside"}}
         exec(compile(archive["inside"], "/<memtui>/inside.py", "exec", dont_inherit=True), scope)
         scope["enter"](archive, {options!r}, {address}, {size})
-except BaseException:
-    pass  # nobody to tell: the program must not meet it, and the tool sees that no agent comes
+except Exception as error:  # the program must not meet it
+    if {address}:
+        text = ("the agent could not be loaded: %s: %s" % (type(error).__name__, error)).encode()[:{most}]
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            memory.seek({address} + {message})
+            memory.write(len(text).to_bytes(8, "little") + text)
+            memory.seek({address} + {state})
+            memory.write(({failed}).to_bytes(8, "little"))
 """
 
 
@@ -82,7 +91,17 @@ class Payload:
         return _OWN_STARTER.format(boot=self._boot(archive, "0", "0")).encode()
 
     def _boot(self, archive: str, address: str, size: str) -> str:
-        return _BOOT.format(pid=self._inner_pid, archive=archive, options=self._options, address=address, size=size)
+        return _BOOT.format(
+            pid=self._inner_pid,
+            archive=archive,
+            options=self._options,
+            address=address,
+            size=size,
+            most=_MOST_BYTES,
+            message=Parcel.MESSAGE_OFFSET,
+            state=Parcel.STATE_OFFSET,
+            failed=FAILED,
+        )
 
 
 def _pages(size: int) -> int:

@@ -158,6 +158,20 @@ def test_two_tools_take_turns(tmp_path: pathlib.Path) -> None:
         assert first == ["attached"]
 
 
+@pytest.mark.parametrize("module", ["zlib", "ctypes"])
+def test_a_python_that_lacks_a_module(module: str, tmp_path: pathlib.Path) -> None:
+    """The tool is told, and does not wait for ever; the program does not meet the error."""
+    code = IDLE.replace("print(", f"sys.modules[{module!r}] = None; print(")
+    with target(code + WAIT, tmp_path, stderr=subprocess.PIPE) as process:
+        outcome = attach(process.pid)
+        assert outcome.status == "failed"
+        assert "the agent could not be loaded: ModuleNotFoundError" in outcome.text
+        assert process.poll() is None
+        process.kill()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def test_a_process_that_ends_meanwhile(tmp_path: pathlib.Path) -> None:
     with target(IDLE + "time.sleep(0.7)\n", tmp_path) as process:
         threading.Thread(target=lambda: (time.sleep(0.4), process.kill()), daemon=True).start()
