@@ -15,6 +15,7 @@ from importlib.util import MAGIC_NUMBER, module_from_spec
 from typing import Any, Optional
 
 _KEY = "_memtui_agent_of_this_process"
+_TURN = "_memtui_enters_this_process"
 _PACKAGE = "_memtui"
 #: Not in any file system; absolute, so that it is the same from wherever it is asked for.
 _FOLDER = "/<memtui>"
@@ -128,6 +129,20 @@ def enter(archive: dict[str, Any], options: dict[str, Any], address: int = 0, si
 def _start(archive: dict[str, Any], options: dict[str, Any]) -> str:
     """Where the agent listens."""
     _torch()
+    # The call of a tool that was killed may be at it too: of two agents each would change the hooks under the other.
+    mine = object()
+    end = time.monotonic() + _LEAVE_SECONDS
+    while sys.modules.setdefault(_TURN, mine) is not mine:  # type: ignore[arg-type]
+        if time.monotonic() > end:
+            raise Failure("another memtui is just getting in, and does not come to an end")
+        time.sleep(_PAUSE_SECONDS)
+    try:
+        return _start_alone(archive, options)
+    finally:
+        del sys.modules[_TURN]
+
+
+def _start_alone(archive: dict[str, Any], options: dict[str, Any]) -> str:
     sentry = _existing()
     if sentry is None:
         finder = Finder(archive)
