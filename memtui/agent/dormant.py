@@ -74,7 +74,7 @@ class Sentry:
     def leave(self) -> None:
         """Takes out everything that was put in place; from the agent's thread, when its socket is gone.
 
-        Where there is no moment for that, the training's own thread does it when its next step ends.
+        Where there is no moment for that, the training's own thread does it when it next begins a backward pass.
         """
         self._failed = True
         agent = self.agent

@@ -34,13 +34,27 @@ def at_quiet_moment(action: Callable[[], Any], seconds: float) -> bool:
     """
     end = time.monotonic() + seconds
     while True:
-        # Who has just been given Python's lock keeps it for longer than what follows takes.
         time.sleep(_PAUSE_SECONDS)
-        if not _anywhere(_QUIET):
+        if _is_still(_QUIET):
             action()
             return True
         if time.monotonic() > end:
             return False
+
+
+def nobody_loops() -> bool:
+    """Whether no thread, this one included, is in a function that loops over hooks: they can be changed now."""
+    return _is_still(_LOOPS)
+
+
+def _is_still(functions: dict[str, set[str]]) -> bool:
+    """Whether none of the functions is on any thread's stack, nor can have come there since.
+
+    Who has just been given Python's lock keeps it for the switch interval; where the processor was taken away in the
+    middle, another thread may have had it.
+    """
+    begun = time.monotonic()
+    return not _anywhere(functions) and time.monotonic() - begun < sys.getswitchinterval() / 2
 
 
 def others_in_backward() -> bool:

@@ -14,6 +14,7 @@ from .census import Census
 from .errors import is_own
 from .inventory import Inventory
 from .looks import Look, Looks
+from .moments import nobody_loops
 from .naps import NAP, Nap
 from .notes import Notes
 from .phases import Phases
@@ -121,8 +122,12 @@ class Observer:
         if self._unloading:
             self._take_out()
 
+    def _leave_training(self) -> None:
+        # Not from a hook of an optimizer: torch is looping over these very dictionaries, in which others may follow.
+        if nobody_loops():
+            self._take_out()
+
     def _take_out(self) -> None:
-        # On the training's thread, for it may be iterating over these very dictionaries anywhere else.
         self._unloading = False
         self.recorder.abandon()
         WatchedHooks.noted = None
@@ -169,6 +174,9 @@ class Observer:
             self._noted.append(("backward_start", _now(), 0))
             return True
         if self._dead:
+            if self._unloading:
+                with self._untraced:
+                    self._leave_training()
             return False
         if not self._mine():
             self.inventory.share()
@@ -217,9 +225,6 @@ class Observer:
         elif not self._dead:
             self.nap.asleep = False
             self._boundary("optimizer_end", _now(), optimizer)
-        elif self._unloading:
-            with self._untraced:
-                self._take_out()
 
     # -- boundaries ----------------------------------------------------------
 

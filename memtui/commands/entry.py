@@ -15,7 +15,7 @@ from memtui.inject.preflight import check
 from memtui.inject.process import read_facts
 from memtui.sources.agent_probe import AgentError, find_agent, request_unloading
 
-_AT_STEP = "is busy, and the agent goes when its next step ends"
+_AT_STEP = "is busy, and the agent goes within its next step"
 _SWITCH_SECONDS = 0.0002
 _WAYS = {
     "ptrace": "ptrace and a pending call",

@@ -200,6 +200,25 @@ def test_start_step_and_stop_in_a_script(tmp_path: pathlib.Path) -> None:
     assert end.strip() == "['MainThread'] function OrderedDict"
 
 
+def test_hooks_of_the_programs_own_behind_the_agents(tmp_path: pathlib.Path) -> None:
+    """GIVEN torch goes on to the program's hook after the agent's, THEN that is not taken out in between."""
+    programs.require_torch()
+    code = TRAIN + (
+        "import memtui, time\nfrom torch.optim.optimizer import register_optimizer_step_post_hook as register\n"
+        "for _ in range(5):\n"
+        "    memtui.start()\n    own = register(lambda *_: None)\n    train(0.1)\n"
+        "    memtui.stop()\n    train(0.2)\n    own.remove()\n    time.sleep(0.1)\n"
+        "print(type(torch.autograd._engine_run_backward).__name__)\n"
+    )
+    environment = programs.plain_environment() | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "MEMTUI_RUNTIME_DIR": str(tmp_path),
+        "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[2]),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "function\n", "")
+
+
 def test_start_up_cost_of_a_process_without_torch(tmp_path: pathlib.Path) -> None:
     """The way in imports nothing: as many modules as without it, but for itself."""
     code = "import sys; print(len(sys.modules))"
