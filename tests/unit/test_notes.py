@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -97,6 +98,20 @@ def expected_peaks(sequence: list[Any], first_end: str) -> list[int]:
     return found
 
 
+def taken_in(sequence: list[Any], chance: random.Random, one: Notes, many: Notes) -> Iterator[None]:
+    """The sequence bit by bit: by `one` each note for itself, by `many` all at one go."""
+    at = 0
+    while at < len(sequence):
+        part = sequence[at : at + chance.randrange(1, 90)]
+        at += len(part)
+        one.waiting.extend(part)
+        many.waiting.extend(part)
+        while one.waiting:
+            one.take_in_oldest()
+        many.take_in_all()
+        yield
+
+
 def state(phases: Phases, notes: Notes, steps: dict[int, int]) -> tuple[Any, ...]:
     """All that anybody reads."""
     times = phases.since_ns, phases.step_since_ns, phases.last_step_ns
@@ -110,16 +125,7 @@ def test_many_at_once_come_to_the_same(loop: str) -> None:
     one_steps: dict[int, int] = {}
     many_steps: dict[int, int] = {}
     one_notes, many_notes = Notes(deque(), one, one_steps), Notes(deque(), many, many_steps)
-    sequence = notes_of(loop * 120, 1_000)
-    at = 0
-    while at < len(sequence):
-        part = sequence[at : at + chance.randrange(1, 90)]
-        at += len(part)
-        one_notes.waiting.extend(part)
-        many_notes.waiting.extend(part)
-        while one_notes.waiting:
-            one_notes.take_in_oldest()
-        many_notes.take_in_all()
+    for _ in taken_in(notes_of(loop * 120, 1_000), chance, one_notes, many_notes):
         assert not many_notes.waiting
         assert state(many, many_notes, many_steps) == state(one, one_notes, one_steps)
     assert one.step > 50
@@ -132,15 +138,7 @@ def test_each_step_has_the_highest_of_what_was_taken_in_it(loop: str) -> None:
     one, many = Peaks(), Peaks()
     one_notes, many_notes = (Notes(deque(), Phases(0), {}, peaks) for peaks in (one, many))  # type: ignore[arg-type]
     sequence = with_peaks(notes_of(LOOPS[loop] * 120, 1_000), chance)
-    at = 0
-    while at < len(sequence):
-        part = sequence[at : at + chance.randrange(1, 90)]
-        at += len(part)
-        one_notes.waiting.extend(part)
-        many_notes.waiting.extend(part)
-        while one_notes.waiting:
-            one_notes.take_in_oldest()
-        many_notes.take_in_all()
+    for _ in taken_in(sequence, chance, one_notes, many_notes):
         assert many.steps == one.steps
     assert [step for step, _ in one.steps] == list(range(1, len(one.steps) + 1))
     if loop != "two optimizers":
