@@ -69,13 +69,6 @@ class LiveTensors:
         if live and age_ns > OLD_NS and self._asked_ns is not None:
             pane.age += " · newer ones are asked for: they come between two phases"
 
-    def show_choice(self) -> None:
-        """The table as it was chosen, also while nothing new is shown."""
-        found, choice = self._built
-        if found is not None and choice != self.pane.choice:
-            self._built = (found, self.pane.choice)
-            self.pane.table = build_table(found, self.pane.choice)
-
     def _ask(self) -> None:
         now = time.monotonic()
         if self._asked_at is not None and now - self._asked_at < EVERY_S:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import random
@@ -136,12 +135,12 @@ def _course(name: str, device: str, environment: dict[str, str], runtime: pathli
 def _compared(training: Training, environment: dict[str, str], runtime: pathlib.Path) -> Line:
     """The same training once more, without being attached to."""
     losses = [step[0] for step in training.steps]
-    with contextlib.suppress(FileExistsError):
-        alone = Training("cpu", environment, runtime / f"alone-{len(losses)}", steps=len(losses))
-        alone.process.communicate(timeout=1800)
-        equal = [step[0] for step in alone.steps] == losses
-        return Line("CPU: losses", f"{'equal' if equal else 'DIFFERENT'} over {len(losses)} steps", "equal", equal)
-    return Line("CPU: losses", "–")
+    if not losses:
+        return Line("CPU: losses", "none", "equal", False)
+    alone = Training("cpu", environment, runtime / f"{training.folder.name}-alone", steps=len(losses))
+    alone.process.communicate(timeout=1800)
+    equal = [step[0] for step in alone.steps] == losses
+    return Line("CPU: losses", f"{'equal' if equal else 'DIFFERENT'} over {len(losses)} steps", "equal", equal)
 
 
 def _killed(environment: dict[str, str], runtime: pathlib.Path) -> Iterator[Line]:
@@ -150,7 +149,7 @@ def _killed(environment: dict[str, str], runtime: pathlib.Path) -> Iterator[Line
     training.goes_on(60)
     random.seed(1)
     command = [sys.executable, "-c", _ATTACH, str(training.process.pid)]
-    kills = 0
+    kills, wrong = 0, []
     for _ in range(KILLS):
         tool = subprocess.Popen(command, env=environment)
         time.sleep(0.05 + random.random() * KILL_SECONDS)
@@ -161,14 +160,20 @@ def _killed(environment: dict[str, str], runtime: pathlib.Path) -> Iterator[Line
         if not training.goes_on():
             break
         outcome = attach(training.process.pid, timeout=TIMEOUT)
-        if outcome.socket is not None:
-            with contextlib.suppress(OSError):
-                _talk(outcome.socket)
+        if outcome.status != "attached" or outcome.socket is None:
+            wrong.append(outcome.text)
+            continue
+        try:
+            _talk(outcome.socket)
+        except OSError as error:
+            wrong.append(f"the agent hung up: {error}")
     hung = training.process.poll() is None and not training.goes_on()
     status, output = training.end()
     text = "hung" if hung or status is None else "went on" if status == 0 else f"status {status}: {output[-200:]}"
     what = f"CPU: the tool is killed {kills} times while it attaches"
-    yield Line(what, text, "went on", not hung and status == 0)
+    yield Line(what, text, "went on", kills > 0 and not hung and status == 0)
+    after = f"{len(wrong)} of {KILLS} did not get in" + (f"; first: {wrong[0]}" if wrong else "")
+    yield Line("CPU: the tool after one that was killed", after, f"0 of {KILLS}", not wrong)
     yield _compared(training, environment, runtime)
 
 

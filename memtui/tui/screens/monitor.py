@@ -455,7 +455,6 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
 
     @on(messages.TensorsTurned)
     def _tensors_turned(self) -> None:
-        self.live_tensors.show_choice()
         self.draw_changes()
 
     def action_device(self, by: int) -> None:
