@@ -133,7 +133,8 @@ def attach(
                 return Outcome("attached", pid, f"the agent of process {pid} runs already", socket=found, already=True)
             return _try_all(preflight, preflight.facts, course, ways)
     except (InjectError, OSError) as error:
-        text = str(error) if isinstance(error, InjectError) else f"process {pid} has ended"
+        ended = not isinstance(error, InjectError) and _process_state(pid) in _ENDED
+        text = f"process {pid} has ended" if ended else str(error)
         status = "cancelled" if course.cancel.is_set() else "failed"
         return Outcome(status, pid, text, refusals=preflight.refusals, progress=tuple(course.steps))
 
@@ -183,17 +184,17 @@ def _by_ptrace(facts: Facts, payload: Payload, course: _Course) -> Outcome:
                 nudges.maybe()
             return found
 
-        found = _wait(course, facts, PTRACE, look, memory)
+        found = _wait(course, facts, PTRACE, look, memory, letter)
         if found is None:
+            begun = False
             if course.cancel.is_set() or course.cancel_at_end:
                 _call_off(memory, letter)
                 time.sleep(_CANCEL_SECONDS)
-                # It may just have begun to run.
-                state = _state(memory, letter)
-                if state != stub.QUEUED:
-                    found = _wait(course, facts, PTRACE, look, memory, even_if_over=True)
+                begun = _state(memory, letter) != stub.QUEUED
+                if begun:
+                    found = _wait(course, facts, PTRACE, look, memory, letter, even_if_over=True)
             if found is None:
-                return _not_yet(course, PTRACE, letter)
+                return _not_yet(course, PTRACE, letter, begun=begun)
         return _attached(course, PTRACE, found, queued, letter)
 
 
@@ -269,6 +270,7 @@ def _wait(
     way: str,
     look: Callable[[], Optional[pathlib.Path]],
     memory: Optional[Memory],
+    letter: Optional[Letter] = None,
     *,
     even_if_over: bool = False,
 ) -> Optional[pathlib.Path]:
@@ -287,12 +289,18 @@ def _wait(
             raise InjectError(f"process {facts.pid} has ended")
         if now - told > _TOLD_SECONDS:
             told = now
-            _tell_waiting(course, facts, way, memory)
+            _tell_waiting(course, facts, way, memory, letter)
         time.sleep(_POLL_SECONDS if now - begun < 1 else _SLOW_POLL_SECONDS)
 
 
-def _tell_waiting(course: _Course, facts: Facts, way: str, memory: Optional[Memory]) -> None:
-    inside = main_inside(facts.pid, memory, list(facts.mappings)) if memory is not None else Inside()
+def _tell_waiting(course: _Course, facts: Facts, way: str, memory: Optional[Memory], letter: Optional[Letter]) -> None:
+    if memory is None or letter is None:
+        course.tell(Progress("waiting", way, "queued until the main thread returns to Python"))
+        return
+    if _state(memory, letter) != stub.QUEUED:
+        course.tell(Progress("waiting", way, "the agent is being loaded: its call has run"))
+        return
+    inside = main_inside(facts.pid, memory, list(facts.mappings))
     text = f"queued until the main thread returns to Python; it is {inside.text}"
     course.tell(Progress("waiting", way, text, inside=inside))
 
@@ -347,12 +355,15 @@ def _attached(course: _Course, way: str, found: pathlib.Path, queued_ns: int, le
     )
 
 
-def _not_yet(course: _Course, way: str, letter: Optional[Letter]) -> Outcome:
-    cancelled = course.cancel.is_set() or (course.cancel_at_end and way != GDB)
+def _not_yet(course: _Course, way: str, letter: Optional[Letter], *, begun: bool = False) -> Outcome:
+    # Nothing takes back what gdb has queued, nor a call that has begun.
+    cancelled = way != GDB and not begun and (course.cancel.is_set() or course.cancel_at_end)
     inside = next((step.inside for step in reversed(course.steps) if step.inside is not None), None)
     busy = f"the main thread has not returned to Python{'' if inside is None else f': it is {inside.text}'}"
     status = "cancelled" if cancelled else "queued"
-    text = f"{busy}; nothing was started" if cancelled else f"{busy}; the agent starts once it does"
+    if begun:
+        busy = "its call has run"
+    text = f"{busy}; nothing was started" if cancelled else f"{busy}; the agent starts by itself"
     thread, paused = (letter.thread, letter.paused_ns) if letter is not None else (None, None)
     return Outcome(status, course.pid, text, way, thread=thread, paused_ns=paused, progress=tuple(course.steps))
 

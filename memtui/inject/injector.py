@@ -59,7 +59,6 @@ class Injector:
         python = find_python(self._pid, self._memory, mappings)
         place = find_place(self._pid, self._memory, mappings)
         self._python, self._place = python, place
-        self._payload.contents(0)  # is made now, and not while a thread is held
         last: InjectError = Unsuitable("none of its threads can be stopped just now")
         for _ in range(_ROUNDS):
             for tid in self._threads(place):
@@ -164,8 +163,7 @@ class Injector:
         while True:
             stop = tracee.wait(end)
             if stop is None:
-                self._memory.write(place.token_address, bytes(8))
-                raise InjectError("its thread is taking long; nothing is held, and it goes back to its work alone")
+                raise self._lost(place, nudge=nudge)
             now = tracee.registers()
             where = now.value("rip")
             if stop.kind == "call" and now.value("rax") != _ENOSYS:
@@ -187,6 +185,11 @@ class Injector:
                     self._undo(tracee, registers, extended, passing, place)
                     raise InjectError(f"the call into its Python failed with signal {stop.signal}; it was undone")
             tracee.go(_passed_on(stop), calls=True)
+
+    def _lost(self, place: Place, *, nudge: bool) -> InjectError:
+        if not nudge:  # the call that is queued already stays so
+            self._memory.write(place.token_address, bytes(8))
+        return InjectError("its thread is taking long; nothing is held, and it goes back to its work alone")
 
     def _check_open(self, registers: Registers, python: Python) -> None:
         """Raises Unsuitable where the main thread may have the queue's lock, or is not in Python."""

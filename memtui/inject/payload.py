@@ -64,11 +64,8 @@ class Payload:
         self.archive = _archive()
         self._inner_pid = inner_pid
         self._options: dict[str, Any] = {"peers": sorted(peers)}
-
-    @property
-    def parcel_bytes(self) -> int:
-        """How much memory a parcel with it takes: whole pages."""
-        return _pages(Parcel.TEXT_OFFSET + len(self._text(0, 0)) + 1 + len(self.archive))
+        #: How much memory a parcel with it takes: whole pages.
+        self.parcel_bytes = _pages(Parcel.TEXT_OFFSET + len(self._text(0, 0)) + 1 + len(self.archive))
 
     def contents(self, address: int) -> bytes:
         """What stands at the text's place in a parcel at `address`: the text, its end, the archive."""

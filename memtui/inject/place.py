@@ -60,8 +60,9 @@ class Place:
 def find_place(pid: int, memory: Memory, mappings: list[Mapping]) -> Place:
     """The best one; raises InjectError where there is none."""
     executable = os.readlink(f"/proc/{pid}/exe")
-    order = {path: start for path, start in bases(mappings).items() if path == executable}
-    order |= {path: start for path, start in bases(mappings).items() if path.rpartition("/")[2].startswith(_LASTING)}
+    begins = bases(mappings)
+    order = {path: start for path, start in begins.items() if path == executable}
+    order |= {path: start for path, start in begins.items() if path.rpartition("/")[2].startswith(_LASTING)}
     unused: list[Place] = []
     left: list[Place] = []
     for start in order.values():

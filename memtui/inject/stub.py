@@ -44,6 +44,7 @@ def _resident(base: int) -> Code:
     code.system(_GETPID)
     code.raw("3b4308")  # cmp eax, [rbx+8]
     code.to("0f85", "none")  # a child that was forked with its parent's queue
+    code.raw("48c7432802000000")  # mov qword [rbx+40], RUNNING: from here on it cannot be called off
     code.raw("4c8b6320")  # mov r12, [rbx+32]: Py_DecRef
     code.raw("ff5310")  # call [rbx+16]: PyDict_New
     code.raw("4885c0")  # test rax, rax
@@ -92,7 +93,7 @@ class Parcel:
         return struct.pack("<5Q", self.token, self.inner_pid, self.new_dictionary, self.run, self.release)
 
 
-#: States of a parcel. It is the target's own from RUNNING on, and may be unmapped at any time after DONE.
+#: States of a parcel. It is the target's own from RUNNING on, and may be unmapped at any time after SERVING.
 EMPTY, QUEUED, RUNNING, FAILED, SERVING = range(5)
 
 

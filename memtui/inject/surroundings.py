@@ -30,7 +30,6 @@ class Surroundings:
     memory_errno: Optional[int]  # of opening the process's memory, which needs the same right as tracing it
     ptrace_errno: Optional[int]  # of the system call itself
     dumpable: bool
-    contained: bool  # this process runs in a container
     remote_disabled: bool  # the process refuses Python's own remote debugging
     debugger: Optional[str]  # gdb
 
@@ -46,7 +45,6 @@ def read_surroundings(pid: int) -> Surroundings:
         memory_errno=_memory_errno(pid),
         ptrace_errno=ptrace.refused(),
         dumpable=_dumpable(pid),
-        contained=os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"),
         remote_disabled=_remote_disabled(pid),
         debugger=shutil.which("gdb"),
     )

@@ -62,11 +62,12 @@ def _groups(pid: int, system: pathlib.Path) -> list[tuple[_Hierarchy, str]]:
     except OSError:
         return []
     found = []
+    hierarchies = _hierarchies(mounts)
     for line in lines:
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         version = 2 if number == "0" and not controllers else 1 if "memory" in controllers.split(",") else 0
-        found += [(each, group) for each in _hierarchies(mounts) if each.version == version]
+        found += [(each, group) for each in hierarchies if each.version == version]
     return found
 
 

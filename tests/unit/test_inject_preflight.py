@@ -35,7 +35,6 @@ ROOT = Surroundings(
     memory_errno=None,
     ptrace_errno=None,
     dumpable=True,
-    contained=False,
     remote_disabled=False,
     debugger="/usr/bin/gdb",
 )
