@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import pathlib
 import signal
 import sys
 import threading
@@ -12,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Optional
 
 from memtui.cli import CommandError
+from memtui.inject.process import read_status
 from memtui.sources.agent_probe import AgentError, find_agent, probe
 from memtui.sources.sockets import find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
@@ -98,11 +98,7 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     kind = show(monitor, options)
     if supervised and kind != "detach":
         return _leave(pid, kind)
-    if kind == "stop":
-        from .stopping import stop_program
-
-        stop_program(pid)
-    elif kind == "detach":
+    if kind == "detach":
         tell_going_on(pid)
     return 0
 
@@ -191,7 +187,7 @@ def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tup
 
 def check_process(pid: int) -> None:
     """Raises CommandError, with the way out, where `pid` is no living process."""
-    status = _status(pid)
+    status = read_status(f"/proc/{pid}") if pid > 0 else None
     if status is None:
         raise CommandError(f"no such process: {pid}; memtui ps lists what can be watched")
     leader = int(status.get("Tgid", str(pid)))
@@ -217,14 +213,3 @@ def check_agent(pid: int, supervised: bool) -> bool:
     except AgentError as error:
         raise CommandError(str(error)) from None
     return True
-
-
-def _status(pid: int) -> Optional[dict[str, str]]:
-    if pid <= 0:
-        return None
-    try:
-        text = pathlib.Path(f"/proc/{pid}/status").read_text(errors="replace")
-    except OSError:
-        return None
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {key: value.strip() for key, _, value in pairs}

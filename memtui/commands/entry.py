@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from memtui.cli import CommandError
 from memtui.inject.attach import PATIENCE_SECONDS, Progress, attach
 from memtui.inject.preflight import check
-from memtui.inject.process import read_facts
+from memtui.inject.process import read_status
 from memtui.sources.agent_probe import AgentError, find_agent, request_unloading
 
 _AT_STEP = "is busy, and the agent goes within its next step"
@@ -52,7 +52,9 @@ def enter(pid: int, *, quiet: bool = False, meanwhile: Callable[[], None] = lamb
 
 @contextlib.contextmanager
 def _interrupts(cancel: threading.Event) -> Iterator[None]:
-    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    numbers = (signal.SIGINT, signal.SIGTERM, *hangup)
+    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in numbers}
     try:
         yield
     finally:
@@ -90,14 +92,18 @@ def dry_run(pid: int) -> int:
     return 0
 
 
-def unload(pid: int) -> None:
-    """Takes the agent out of a process; one that has ended has none. Raises CommandError where it stays."""
+def unload(pid: int) -> bool:
+    """Takes the agent out of a process, which may have none any more; False where it goes later.
+
+    Raises CommandError where it stays.
+    """
     try:
         path = find_agent(pid)
         if path is not None and not request_unloading(path):
-            facts = read_facts(pid)
-            stopped = facts is not None and facts.state in "Tt"
+            stopped = (read_status(f"/proc/{pid}") or {}).get("State", "")[:1] in {"T", "t"}
             when = f"is stopped, and the agent goes once it goes on: kill -CONT {pid}" if stopped else _AT_STEP
             print(f"memtui: process {pid} {when}", file=sys.stderr)
+            return False
     except (AgentError, OSError, socket.timeout) as error:
         raise CommandError(f"the agent of process {pid} could not be taken out: {error}") from None
+    return True

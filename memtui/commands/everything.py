@@ -8,18 +8,24 @@ from memtui.cli import CommandError
 from memtui.inject.preflight import check
 from memtui.sources.listing import Listed, list_processes
 
+from .attach import check_agent
 from .entry import enter, unload
 
 
 def unload_all() -> int:
-    """Takes the agent out of every process that has one, a line for each; 0."""
-    watched = [listed.pid for listed in list_processes() if listed.agent == "yes" and listed.own]
+    """Takes the agent out of every process that has one, a line for each; 0 where none stays."""
+    watched = [listed.pid for listed in list_processes() if listed.agent in {"yes", "silent"} and listed.own]
+    stay = 0
     for pid in watched:
-        unload(pid)
-        print(f"{pid}: the agent is out")
+        try:
+            if unload(pid):
+                print(f"{pid}: the agent is out")
+        except CommandError as error:
+            stay += 1
+            print(f"{pid}: {error}")
     if not watched:
         print("memtui: no process has an agent", file=sys.stderr)
-    return 0
+    return 1 if stay else 0
 
 
 def attach_all(*, dry: bool = False) -> int:
@@ -40,7 +46,12 @@ def attach_all(*, dry: bool = False) -> int:
 
 
 def _enter(listed: Listed, dry: bool) -> str:
-    """Gets the agent in; why not, where it does not."""
+    """Gets the agent in; why not, where it does not, or where another is there that this viewer cannot read."""
+    try:
+        if check_agent(listed.pid, supervised=False):
+            return ""
+    except CommandError as error:
+        return str(error)
     if dry:
         refusal = check(listed.pid).refusal
         return "" if refusal is None else refusal.text
