@@ -148,6 +148,11 @@ class Agent:
         return not (self._stop.is_set() or self.observer.dead)
 
     @property
+    def running(self) -> bool:
+        """Whether its thread has begun and not come to its end."""
+        return self._thread is not None
+
+    @property
     def listens_at(self) -> Optional[pathlib.Path]:
         """Its socket, once that is there."""
         return None if self._server is None else self._server.path
@@ -221,6 +226,7 @@ class Agent:
         observer, phases = self.observer, self.observer.phases
         looks = observer.looks.between(phases, now)
         begun = time.thread_time_ns() if observer.samples else 0
+        observer.recorder.expire(now)
         self._tell_samples(server)
         if begun:
             observer.readings.spend(time.thread_time_ns() - begun)
@@ -443,10 +449,12 @@ class Agent:
     def _forked(self) -> None:
         """In a forked child: nothing of the parent's is used, and the child begins dormant."""
         server, self._server = self._server, None
-        if server is not None:
-            server.close(unlink=False)
-        self._reset()
-        self.observer.forked()
+        try:
+            if server is not None:
+                server.close(unlink=False)
+        finally:
+            self._reset()
+            self.observer.forked()
 
     def _exiting(self) -> None:
         """At the interpreter's end: the last figures and the exception, if the program died of one."""

@@ -61,14 +61,14 @@ class Census:
             return  # the agent's thread is just looking: at the next boundary
         # Asked again while this is noted: that is answered too.
         self._asked_ns = None
-        begun = time.perf_counter_ns()
+        begun, begun_cpu = time.perf_counter_ns(), time.thread_time_ns()
         memories = self._memories(found)
         selected = self._select(memories)
         spent = time.perf_counter_ns() - begun
         self.taken.append(Taken(now_ns, phases.step, phases.phase, memories, selected, spent))
         self._looks.dismiss(self.budget)
         self._spent_ns = 0
-        self.spend(spent, now_ns)
+        self.spend(time.thread_time_ns() - begun_cpu, now_ns)
 
     def spend(self, cost_ns: int, now_ns: int) -> None:
         """Takes what an answer has cost, on either thread; the next one is expected to cost the same."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
@@ -20,6 +21,8 @@ from .tags import Tags
 
 #: How long a moment to change hooks in is waited for.
 _QUIET_SECONDS = 60.0
+#: How long a program that asks for an agent again waits for the last one to leave; that takes some milliseconds.
+_LEAVING_SECONDS, _PAUSE_SECONDS = 2.0, 0.001
 #: Two copies of the package may be loaded (from the path, and an installed one): they share this one sentry.
 _KEY = "_memtui_agent_of_this_process"
 
@@ -51,6 +54,11 @@ class Sentry:
     def stopped(self) -> bool:
         """Whether nothing is watched any more: another one may be put in its place."""
         return self._failed or (self.agent is not None and not self.agent.watches)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its agent's thread is still there to take everything out."""
+        return self.agent is not None and bool(self.agent.running)
 
     def install(self) -> None:
         """Puts the hooks in place. Called once, on the thread that imports torch."""
@@ -233,8 +241,14 @@ def current() -> Any:
 def install() -> Any:
     """Begins to watch, dormant; returns the sentry. torch must be imported. Calling it again changes nothing."""
     existing = current()
-    if existing is not None and not existing.stopped:
-        return existing
+    if existing is not None:
+        if not existing.stopped:
+            return existing
+        # Its hooks and its socket go first: what it puts back then would be the new one's.
+        existing.stop()
+        end = time.monotonic() + _LEAVING_SECONDS
+        while existing.leaves and current() is existing and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)
     sentry = Sentry(sys.modules["torch"])
     sys.modules[_KEY] = sentry  # type: ignore[assignment]
     sentry.install()

@@ -90,9 +90,16 @@ class Observer:
         """Stops watching: at once nothing is noted any more, and the training's thread takes the hooks out."""
         self._dead = self._unloading = True
         self._attend()
-        self.recorder.spoil("the agent goes")
-        if self._exact is not None:
-            self._exact.end()
+        try:
+            try:
+                self.recorder.spoil("the agent goes")
+            finally:
+                if self._exact is not None:
+                    self._exact.end()
+        except Exception as error:  # both ask torch, which may be what has failed
+            if not is_own(error):
+                raise
+            self.error = self.error or f"{type(error).__name__}: {error}"
 
     def take_exactly(self, exact: ExactPeaks) -> None:
         """From now on peaks are taken at each step's end; from any thread."""
@@ -130,7 +137,8 @@ class Observer:
     def _take_out(self) -> None:
         self._unloading = False
         self.recorder.abandon()
-        WatchedHooks.noted = None
+        if WatchedHooks.noted == self._forward:  # and not another agent's by now
+            WatchedHooks.noted = None
         for handle in self._handles:
             handle.remove()
         self._remove_backward()
@@ -368,8 +376,8 @@ class Observer:
 
     def fail(self, error: Exception) -> None:
         """Goes quiet after an error of the agent's own."""
-        self.unload()
         self.error = f"{type(error).__name__}: {error}"
+        self.unload()
         self._wake()
 
     def step(self) -> None:

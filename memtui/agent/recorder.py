@@ -24,6 +24,7 @@ MAX_ENTRIES = 100_000
 #: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
 #: A step that takes this much longer than the last one is not waited for.
+_NO_END = "the step did not end in many times the last one's time"
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
 #: What torch's functions raise where they are not as they are known.
 _TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
@@ -160,7 +161,7 @@ class Recorder:
         if recording is None:
             return
         if at_ns > self._latest_ns:
-            self._spoiled = self._spoiled or "the step did not end in many times the last one's time"
+            self._spoiled = self._spoiled or _NO_END
         if self._spoiled:
             self.abandon()
             self._refuse(phases, self._spoiled)
@@ -207,6 +208,11 @@ class Recorder:
         if self._on:
             self._spoiled = reason
             self._switch_off()
+
+    def expire(self, now_ns: int) -> None:
+        """From the agent's thread: where no boundary comes any more, the history does not stay on for ever."""
+        if self.recording is not None and now_ns > self._latest_ns:
+            self.spoil(_NO_END)
 
     def forget(self) -> None:
         """In a forked child: its allocator cannot be used, and is not asked for anything."""

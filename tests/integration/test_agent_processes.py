@@ -219,6 +219,28 @@ def test_hooks_of_the_programs_own_behind_the_agents(tmp_path: pathlib.Path) -> 
     assert (done.returncode, done.stdout, done.stderr) == (0, "function\n", "")
 
 
+def test_an_agent_that_is_asked_for_again_at_once(tmp_path: pathlib.Path) -> None:
+    """GIVEN the last one is still leaving, THEN the new one sees forwards all the same, and starts without a delay."""
+    programs.require_torch()
+    code = TRAIN + (
+        "import memtui, time\nmemtui.stop()\nbegun = time.monotonic()\n"
+        "for _ in range(4):\n    memtui.start()\n    train(0.2)\n    memtui.stop()\n"
+        "memtui.start()\nprint(time.monotonic() - begun < 6, flush=True)\ntrain(60)\n"
+    )
+    environment = programs.plain_environment() | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "MEMTUI_RUNTIME_DIR": str(tmp_path),
+        "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[2]),
+    }
+    with programs.started(
+        "-c", code, environment=environment, direct=False, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        with programs.AgentConnection(tmp_path, process.pid) as viewer:
+            viewer.until(lambda message: isinstance(message, Frame) and message.boundary == "forward_start")
+
+
 def test_start_up_cost_of_a_process_without_torch(tmp_path: pathlib.Path) -> None:
     """The way in imports nothing: as many modules as without it, but for itself."""
     code = "import sys; print(len(sys.modules))"
