@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Union
@@ -77,6 +78,8 @@ class Profile:
     report: bool = False
     #: Every notable call goes to standard error.
     trace: bool = False
+    #: Where each process keeps its report: this path, a dot and its pid.  See report_file.py.
+    report_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= MAX_DEVICES:
@@ -112,6 +115,8 @@ class Profile:
             variables["VGPU_REPORT"] = "1"
         if self.trace:
             variables["VGPU_TRACE"] = "1"
+        if self.report_file is not None:
+            variables["VGPU_REPORT_FILE"] = os.path.abspath(self.report_file)
         return variables
 
 

@@ -29,6 +29,7 @@ struct vgpu_settings {
     int cc_major, cc_minor;
     int multiprocessors;
     int report, trace;
+    const char *report_file; /* prefix of the reports' paths, or NULL */
     const char *name;
 };
 
@@ -78,8 +79,15 @@ int vgpu_range_remove(const void *address, struct vgpu_range *out);
 
 void vgpu_kernel_launched(void);
 void vgpu_copy(void *to, const void *from, size_t size);
+void vgpu_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height);
 void vgpu_fill(void *to, int value, size_t size);
 uint64_t vgpu_zero_reads(void); /* host reads of computed bytes so far */
+
+/* ---- report_file.c: what a run depended on ------------------------------ */
+
+/* Kinds: "estimated" (a figure that is only modelled), "refused" (a call that
+ * is not), "host read" (zeros in place of computed values). */
+void vgpu_note(const char *kind, const char *name);
 
 /* ---- process.c: one lock for all in-process state, fork, messages ------ */
 

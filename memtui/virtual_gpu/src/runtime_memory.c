@@ -239,8 +239,7 @@ VGPU_API int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size
 {
     (void)kind;
     (void)stream;
-    for (size_t row = 0; row < height; row++)
-        vgpu_copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+    vgpu_copy_rows(to, to_pitch, from, from_pitch, width, height);
     return CUDA_OK;
 }
 

@@ -52,6 +52,14 @@ static int integer_from(const char *variable, int otherwise, int low, int high)
     return value < low ? low : value > high ? high : (int)value;
 }
 
+/* A copy, because the program may change its environment later; or NULL. */
+static const char *text_from(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text && *text ? strdup(text) : NULL;
+}
+
 /* "24GiB,80GiB": the last size stands for every further device. */
 static void read_capacities(void)
 {
@@ -87,9 +95,8 @@ static void read_settings(void)
     if ((text = getenv("VGPU_CC")) && sscanf(text, "%d.%d", &settings.cc_major, &settings.cc_minor) != 2)
         settings.cc_major = 8, settings.cc_minor = 6;
     settings.multiprocessors = integer_from("VGPU_SMS", 84, 1, 1024);
-    text = getenv("VGPU_NAME");
-    /* A copy, because the program may change its environment later. */
-    settings.name = text && *text ? strdup(text) : NULL;
+    settings.report_file = text_from("VGPU_REPORT_FILE");
+    settings.name = text_from("VGPU_NAME");
     if (!settings.name)
         settings.name = "NVIDIA RTX A6000";
 }
