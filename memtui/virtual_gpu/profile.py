@@ -66,6 +66,8 @@ class Profile:
     driver_reserved_bytes: int = 0
     #: What a cuDNN convolution asks for.
     cudnn_workspace_bytes: int = 0
+    #: Bytes of device memory that each NCCL communicator of several ranks takes; `None`: see nccl.c.
+    nccl_buffers_bytes: int | None = None
     #: NVML's utilisation in percent.
     utilization: int = 0
     #: "not_supported" or "lost": NVML's memory info fails that way.
@@ -109,6 +111,8 @@ class Profile:
         }
         if self.nvml_memory_failure is not None:
             variables["VGPU_NVML_MEMORY"] = self.nvml_memory_failure
+        if self.nccl_buffers_bytes is not None:
+            variables["VGPU_NCCL_BUFFERS"] = str(self.nccl_buffers_bytes)
         if self.process_memory_unavailable:
             variables["VGPU_NVML_PROCESS_MEMORY"] = "unavailable"
         if self.report:

@@ -54,7 +54,7 @@ static int is_device_memory(const void *address)
 {
     struct vgpu_range range;
 
-    return vgpu_range_find(address, &range) && range.kind == VGPU_DEVICE;
+    return vgpu_range_find(address, &range) && (range.kind == VGPU_DEVICE || range.kind == VGPU_SHARED);
 }
 
 /* Returns whether a read by the host was answered with zeros. */

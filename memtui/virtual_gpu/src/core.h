@@ -25,6 +25,7 @@ struct vgpu_settings {
     uint64_t driver_reserved;            /* bytes of each device that nobody can have */
     uint64_t context;                    /* bytes charged once per process and device */
     uint64_t copy_max;                   /* longest copy to a device that is really made */
+    int64_t nccl_buffers;                /* bytes of a communicator's buffers; -1: as measured */
     uint64_t cudnn_workspace;            /* bytes a cuDNN convolution asks for */
     int cc_major, cc_minor;
     int multiprocessors;
@@ -59,7 +60,8 @@ void vgpu_set_current_ordinal(int ordinal);
 
 /* ---- ranges.c: which addresses are device or pinned host memory -------- */
 
-enum vgpu_kind { VGPU_DEVICE = 1, VGPU_HOST, VGPU_RESERVED };
+/* Shared: another process's device memory. */
+enum vgpu_kind { VGPU_DEVICE = 1, VGPU_HOST, VGPU_RESERVED, VGPU_SHARED };
 
 struct vgpu_range {
     uintptr_t base;

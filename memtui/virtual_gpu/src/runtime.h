@@ -12,4 +12,6 @@ int runtime_fail(int status);
  * than CUDA_OK, already set as the last error. */
 int runtime_device(int *physical);
 
+int cudaEventCreateWithFlags(void **out, unsigned flags);
+
 #endif

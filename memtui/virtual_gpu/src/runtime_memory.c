@@ -48,7 +48,7 @@ VGPU_API int cudaFree(void *address)
 
     if (!address)
         return status;
-    if (!vgpu_range_remove(address, &range))
+    if (!vgpu_range_find(address, &range) || range.kind == VGPU_SHARED || !vgpu_range_remove(address, &range))
         return runtime_fail(CUDA_INVALID_VALUE);
     vgpu_unmap(address, range.size);
     vgpu_give(range.device, range.size);

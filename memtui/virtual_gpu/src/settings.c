@@ -86,6 +86,7 @@ static void read_settings(void)
     settings.context = bytes_from("VGPU_CONTEXT", 0);
     settings.copy_max = bytes_from("VGPU_COPY_MAX", 1 << 20);
     settings.cudnn_workspace = bytes_from("VGPU_CUDNN_WORKSPACE", 0);
+    settings.nccl_buffers = (int64_t)bytes_from("VGPU_NCCL_BUFFERS", (uint64_t)-1);
     settings.report = integer_from("VGPU_REPORT", 0, 0, 1);
     settings.trace = integer_from("VGPU_TRACE", 0, 0, 1);
 
