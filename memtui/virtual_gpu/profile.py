@@ -68,6 +68,8 @@ class Profile:
     cudnn_workspace_bytes: int = 0
     #: Bytes of device memory that each NCCL communicator of several ranks takes; `None`: see nccl.c.
     nccl_buffers_bytes: int | None = None
+    #: The share of its elements, 0 to 1, that `nonzero()` and what is made of it are taken to find.
+    selected: float = 0.0
     #: NVML's utilisation in percent.
     utilization: int = 0
     #: "not_supported" or "lost": NVML's memory info fails that way.
@@ -90,6 +92,10 @@ class Profile:
             raise VirtualGpuError("the virtual GPUs have no memory size", _SIZE_HELP)
         if any(size <= 0 for size in self.memory_bytes):
             raise VirtualGpuError("a virtual GPU's memory must be more than nothing", _SIZE_HELP)
+        if not 0 <= self.selected <= 1:
+            raise VirtualGpuError(f"a share of {self.selected} elements cannot be selected", "between 0 and 1")
+        if self.nccl_buffers_bytes is not None and self.nccl_buffers_bytes < 0:
+            raise VirtualGpuError("NCCL's buffers cannot be less than nothing", _SIZE_HELP)
         if self.nvml_memory_failure not in (None, *NVML_FAILURES):
             raise VirtualGpuError(
                 f"NVML's memory info cannot fail as {self.nvml_memory_failure!r}", "one of " + ", ".join(NVML_FAILURES)
@@ -111,6 +117,8 @@ class Profile:
         }
         if self.nvml_memory_failure is not None:
             variables["VGPU_NVML_MEMORY"] = self.nvml_memory_failure
+        if self.selected:
+            variables["VGPU_SELECTED"] = repr(self.selected)
         if self.nccl_buffers_bytes is not None:
             variables["VGPU_NCCL_BUFFERS"] = str(self.nccl_buffers_bytes)
         if self.process_memory_unavailable:

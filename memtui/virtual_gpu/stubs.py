@@ -22,6 +22,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
         "runtime_share.c",
         "runtime_stream.c",
         "runtime_kernel.c",
+        "runtime_selected.c",
     ),
     "libcuda": ("driver.c", "driver_memory.c"),
     "libnvidia-ml": ("nvml.c", "nvml_figures.c", "nvml_sensors.c", "nvml_absent.c"),

@@ -27,6 +27,7 @@ struct vgpu_settings {
     uint64_t copy_max;                   /* longest copy to a device that is really made */
     int64_t nccl_buffers;                /* bytes of a communicator's buffers; -1: as measured */
     uint64_t cudnn_workspace;            /* bytes a cuDNN convolution asks for */
+    double selected; /* share of its elements that nonzero() finds */
     int cc_major, cc_minor;
     int multiprocessors;
     int report, trace;
@@ -83,6 +84,7 @@ void vgpu_kernel_launched(void);
 void vgpu_copy(void *to, const void *from, size_t size);
 void vgpu_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height);
 void vgpu_fill(void *to, int value, size_t size);
+void vgpu_select_from(uint64_t elements); /* nonzero() counts among so many: its next read is answered */
 uint64_t vgpu_zero_reads(void); /* host reads of computed bytes so far */
 
 /* ---- report_file.c: what a run depended on ------------------------------ */

@@ -82,16 +82,16 @@ void host_read_note(void)
     }
 }
 
-int host_read_checks_arguments(void)
+int host_read_is_of(const char *operator)
 {
-    /* "Is no count negative?" and "is every element finite?" */
-    static const char *const operators[] = { "repeat_interleave", "linalg_eig" };
     char what[64];
 
     native_stack_reader(what, sizeof what);
-    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-        if (!strcmp(what, operators[i]))
-            return 1;
-    }
-    return 0;
+    return !strcmp(what, operator);
+}
+
+int host_read_checks_arguments(void)
+{
+    /* "Is no count negative?" and "is every element finite?" */
+    return host_read_is_of("repeat_interleave") || host_read_is_of("linalg_eig");
 }

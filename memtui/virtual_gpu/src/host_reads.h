@@ -11,6 +11,9 @@ void host_read_note(void);
  * its own arguments: zero would mean that they are wrong. */
 int host_read_checks_arguments(void);
 
+/* Whether the calling thread reads for that operator of torch. */
+int host_read_is_of(const char *operator);
+
 /* ---- native_stack.c ------------------------------------------------------- */
 
 /* The torch operator on whose behalf the calling thread reads: "nonzero",

@@ -90,6 +90,13 @@ static void read_settings(void)
     settings.report = integer_from("VGPU_REPORT", 0, 0, 1);
     settings.trace = integer_from("VGPU_TRACE", 0, 0, 1);
 
+    if ((text = getenv("VGPU_SELECTED")))
+        settings.selected = strtod(text, NULL);
+    if (!(settings.selected > 0)) /* nor a NaN */
+        settings.selected = 0;
+    if (settings.selected > 1)
+        settings.selected = 1;
+
     /* Compute capability 8.6 by default: torch picks larger workspaces on 9.0. */
     settings.cc_major = 8;
     settings.cc_minor = 6;
