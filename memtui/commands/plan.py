@@ -153,7 +153,9 @@ class _Planner:
         search = asyncio.run(self._search(setting, self._cards[0]))
         self.line.clear()
         if self._options.json:
-            tried = [{"value": each.value, "fits": each.fits, "peak_device_bytes": each.need_bytes} for each in search.tried]
+            tried = [
+                {"value": each.value, "fits": each.fits, "peak_device_bytes": each.need_bytes} for each in search.tried
+            ]
             print(json.dumps({"setting": setting.name, "largest": search.best, "runs": tried}, indent=1))
         else:
             print("\n".join(search_lines(search, setting.name, self._cards[0].full_name)))

@@ -110,7 +110,9 @@ class Answer:
 
     def _of_context(self) -> list[Reason]:
         if self.context_known:
-            return [Reason("close", f"device: the CUDA context is {self.context_source}")] if self.context_source else []
+            return (
+                [Reason("close", f"device: the CUDA context is {self.context_source}")] if self.context_source else []
+            )
         spare = self.spare_bytes
         near = spare is not None and 0 <= spare < _LARGEST_CONTEXT_BYTES
         text = "the size of a CUDA context on this card is not known: device figures are without it"
@@ -121,7 +123,9 @@ class Answer:
         if trial.ended == "interrupted":
             return [Reason("estimate", f"it was interrupted after {trial.steps} steps")]
         if trial.ended == "failed":
-            return [Reason("estimate", f"the program failed after {trial.steps} steps: {trial.error or 'see its output'}")]
+            return [
+                Reason("estimate", f"the program failed after {trial.steps} steps: {trial.error or 'see its output'}")
+            ]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
         return []
@@ -189,7 +193,11 @@ def verdict(answer: Answer) -> str:
     if answer.fits:
         room = "" if spare is None else f": {units.size(spare)} to spare ({units.percent(spare, answer.usable_bytes)})"
         retries = answer.capped.fullest.num_alloc_retries if answer.capped.fullest else 0
-        slow = f", with {retries} allocation retries: torch gives its cache back each time, which is slow" if retries else ""
+        slow = (
+            f", with {retries} allocation retries: torch gives its cache back each time, which is slow"
+            if retries
+            else ""
+        )
         return f"fits {answer.gpu}{room}{slow}"
     where = ""
     oom = None if answer.capped.fullest is None else answer.capped.fullest.oom

@@ -102,7 +102,9 @@ def _expandable(answer: Answer) -> list[str]:
 
 
 def _devices(devices: Sequence[DeviceTrial]) -> list[str]:
-    lines = [f"{'all devices':<14}{'allocated':>11}{'reserved':>11}{'device':>11}   (allocator: of the process watched)"]
+    lines = [
+        f"{'all devices':<14}{'allocated':>11}{'reserved':>11}{'device':>11}   (allocator: of the process watched)"
+    ]
     for each in devices:
         figures = (each.peak_allocated_bytes, each.peak_reserved_bytes, each.peak_device_bytes)
         lines.append(f"  {each.device:<12}" + "".join(f"{units.size(figure):>11}" for figure in figures))
@@ -122,16 +124,16 @@ def _trust(answer: Answer) -> list[str]:
 def comparison_lines(answers: Sequence[Answer], program: str) -> list[str]:
     """A table of one program on several GPUs."""
     width = max(len("GPU"), *(len(answer.gpu) for answer in answers))
-    lines = [f"plan of {clean(program, 200)}", f"{'GPU':<{width}}  fits  {'allocated':>10}{'reserved':>10}{'device':>10}{'to spare':>11}  "]
+    columns = "".join(f"{name:>10}" for name in ("allocated", "reserved", "device", "to spare"))
+    lines = [f"plan of {clean(program, 200)}", f"{'GPU':<{width}}  fits  {columns}"]
     for answer in answers:
         device, spare = answer.device, answer.spare_bytes
         fits = {True: "yes", False: "no", None: units.UNKNOWN}[answer.fits]
-        figures = (None, None, None)
-        if device is not None:
-            figures = (device.peak_allocated_bytes, device.peak_reserved_bytes, device.peak_device_bytes)
+        names = ("allocated", "reserved", "device")
+        figures = [None if device is None else getattr(device, f"peak_{name}_bytes") for name in names]
         left = units.UNKNOWN if spare is None else units.size(spare) if spare >= 0 else f"-{units.size(-spare)}"
         row = "".join(f"{units.size(figure):>10}" for figure in figures)
-        lines.append(f"{answer.gpu:<{width}}  {fits:<4}  {row}{left:>11}  {answer.confidence}")
+        lines.append(f"{answer.gpu:<{width}}  {fits:<4}  {row}{left:>10}  {answer.confidence}")
     return lines
 
 

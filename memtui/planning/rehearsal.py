@@ -72,9 +72,12 @@ class Rehearsal:
                 replace(profile, report_file=reports / "report"), self._torch, base={**self._env, **(extra or {})}
             )
             shared = [reports, Path(env["VGPU_SHM"]).parent, paths.runtime_folder()]
-            with throwaway(
-                list(argv or self._argv), self._cwd, env, self._capability, writable=shared, keep=self._keep
-            ) as run, tempfile.TemporaryFile() as output:
+            with (
+                throwaway(
+                    list(argv or self._argv), self._cwd, env, self._capability, writable=shared, keep=self._keep
+                ) as run,
+                tempfile.TemporaryFile() as output,
+            ):
                 return await self._watched(run, output, reports / "report", progress)
         finally:
             shutil.rmtree(reports, ignore_errors=True)
@@ -144,8 +147,6 @@ def _trial(
         ending = "out of memory"
     else:
         ending = "failed" if code else "exit"
-    report = run.report()
-    warnings = [*run.warnings, *(report.warnings if report is not None else ())]
     return Trial(
         ended=ending,
         exit_status=code,
@@ -155,7 +156,7 @@ def _trial(
         devices=devices,
         notes=_notes(reports),
         host_reads=tuple(read for each in reports for read in each.host_reads),
-        warnings=tuple(warnings),
+        warnings=tuple(run.warnings),
         output=output,
     )
 
@@ -210,5 +211,3 @@ def _tail(output: BinaryIO) -> str:
     output.seek(0, os.SEEK_END)
     output.seek(max(0, output.tell() - _OUTPUT_BYTES))
     return output.read().decode(errors="replace")
-
-

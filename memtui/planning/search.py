@@ -77,7 +77,9 @@ class Search:
 
         Memory is taken in pieces of megabytes, so that neighbours tell no slope.
         """
-        known = sorted((each.value, each.need_bytes) for each in self.tried if each.fits and each.need_bytes is not None)
+        known = sorted(
+            (each.value, each.need_bytes) for each in self.tried if each.fits and each.need_bytes is not None
+        )
         if len(known) < 2 or self.room_bytes is None:
             return None
         last, after = known[-1]

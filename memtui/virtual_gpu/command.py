@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     if program is None:
         print(f"memtui: there is no command {command[0] if command else ''}", file=sys.stderr)
         return _NOT_FOUND
-    location = options.torch or _torch_of_program(program)
+    location = options.torch or torch_of_program(program)
     variables = environment(_profile(options), location)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
         return _CANNOT_RUN
 
 
-def _torch_of_program(program: str) -> Path | None:
+def torch_of_program(program: str) -> Path | None:
     """The torch that a Python program will import; `None` where this interpreter's is the best guess."""
     interpreter = _interpreter_of(program)
     if interpreter is None or os.path.abspath(interpreter) == os.path.abspath(sys.executable):
