@@ -55,7 +55,8 @@ class Profile:
     """
 
     count: int = 1
-    #: A device's memory as printed on the box; the last one stands for all further devices.
+    #: A device's memory as NVML tells its total; the last one stands for all further devices.  Torch's
+    #: total is this without `driver_reserved_bytes`.
     memory_bytes: tuple[int, ...] = (48 << 30,)
     name: str = "NVIDIA RTX A6000"
     compute_capability: tuple[int, int] = (8, 6)
