@@ -8,6 +8,7 @@ import stat
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Optional
 
 #: Sources and settings are far below these; data and checkpoints are what they leave out.
 MAX_FILE_BYTES = 64 << 20
@@ -27,16 +28,17 @@ class FolderCopy:
 
     files: int = 0
     total_bytes: int = 0
-    left_out: list[tuple[str, int | None]] = field(default_factory=list)
+    left_out: list[tuple[str, Optional[int]]] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
     outward: list[str] = field(default_factory=list)
 
 
-def copy_folder(source: str, target: str, *, linked: Sequence[str] = ()) -> FolderCopy:
+def copy_folder(source: str, target: str, *, linked: Sequence[str] = (), links: bool = True) -> FolderCopy:
     """Copy a folder with its times and rights, level by level until a limit is met, into a new one.
 
     What is too big is left out and not linked: a program that writes a checkpoint would write through the link.
-    `linked` paths, relative to the folder, are taken to be only read. Raises OSError where `target` cannot be made.
+    `linked` paths, relative to the folder, are taken to be only read; without `links` the links to the original are
+    not made, only listed. Raises OSError where `target` cannot be made.
     """
     done = FolderCopy()
     source = os.path.realpath(source)
@@ -53,7 +55,8 @@ def copy_folder(source: str, target: str, *, linked: Sequence[str] = ()) -> Fold
             path = os.path.join(folder, entry.name)
             to = os.path.join(target, path)
             if path in linked or _is_environment(entry):
-                os.symlink(entry.path, to)
+                if links:
+                    os.symlink(entry.path, to)
                 done.linked.append(path)
             elif entry.is_symlink():
                 _copy_link(entry.path, to, source, path, done)
