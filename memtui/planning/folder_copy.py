@@ -22,8 +22,8 @@ _NOT_COPIED = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 class FolderCopy:
     """What was copied, and what is not there: `left_out` by path in the folder, with bytes (`None` for a folder).
 
-    `linked` leads to the original: environments of Python, which are read only, and what the caller named.
-    `outward` are links of the folder's own that lead out of it.
+    `linked` leads to the original: environments of Python, which are only read, what is mounted in the folder, and
+    what the caller named. `outward` are links of the folder's own that lead out of it.
     """
 
     files: int = 0
@@ -54,7 +54,7 @@ def copy_folder(source: str, target: str, *, linked: Sequence[str] = (), links: 
         for entry in entries:
             path = os.path.join(folder, entry.name)
             to = os.path.join(target, path)
-            if path in linked or _is_environment(entry):
+            if path in linked or _is_apart(entry):
                 if links:
                     os.symlink(entry.path, to)
                 done.linked.append(path)
@@ -69,10 +69,12 @@ def copy_folder(source: str, target: str, *, linked: Sequence[str] = (), links: 
     return done
 
 
-def _is_environment(entry: os.DirEntry[str]) -> bool:
+def _is_apart(entry: os.DirEntry[str]) -> bool:
+    """An environment of Python, or another file system's folder."""
     if not entry.is_dir(follow_symlinks=False):
         return False
-    return any(os.path.exists(os.path.join(entry.path, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+    marks = (os.path.join(entry.path, mark) for mark in ("pyvenv.cfg", "conda-meta"))
+    return any(map(os.path.exists, marks)) or os.path.ismount(entry.path)
 
 
 def _copy_link(original: str, to: str, source: str, path: str, done: FolderCopy) -> None:

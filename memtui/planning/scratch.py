@@ -24,9 +24,10 @@ class Written:
 def scratch_bases() -> list[Path]:
     """Where a scratch folder may be, the best first: a disk, as a checkpoint in memory could exhaust the machine.
 
-    /dev/shm is last: where everything else lies on a file system that cannot take a layer's writes, as NFS cannot.
+    Some file systems cannot take a layer's writes, NFS and a container's own among them: /dev/shm is the last resort.
     """
-    named = [tempfile.gettempdir(), "/var/tmp", "/tmp", "/dev/shm"]
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    named = [tempfile.gettempdir(), "/var/tmp", "/tmp", cache, "/dev/shm"]
     real = dict.fromkeys(os.path.realpath(path) for path in named)
     return [Path(path) for path in real if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)]
 

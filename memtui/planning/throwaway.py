@@ -97,7 +97,8 @@ def throwaway(
     """How to run `command` in `cwd` with nothing kept but what it does in `writable`; with `keep`, as it is.
 
     `linked`: paths in `cwd` that a copy of it links to rather than copies, as they are only read. Raises
-    PlanningError for a `writable` path that does not exist, OSError where the scratch folder cannot be filled.
+    PlanningError for a `writable` path that does not exist or a `cwd` that cannot be copied, OSError where the
+    scratch folder cannot be filled.
     """
     if keep:
         kept = Throwaway(command, cwd, environment)
@@ -106,6 +107,8 @@ def throwaway(
     for path in writable:
         if not path.exists():
             raise PlanningError(f"{path} is to be shared and does not exist", "make it first")
+    if os.path.realpath(cwd) == "/" and (capability.cwd_copied or not capability.layered):
+        raise PlanningError("a program started in / would write to /", "start it in a folder of its own")
     scratch = make_scratch(capability.base)
     try:
         run = Throwaway(command, cwd, environment, scratch)
@@ -127,8 +130,8 @@ def _use_layer(
         big = [(path, size) for path, size in copied.left_out if size is not None][:_MAX_SHOWN]
         copied.left_out = [item for item in copied.left_out if item not in big]
         run.warnings.append(
-            f"{run.cwd} is a copy for the program, as it belongs to several users or groups"
-            + (f"; read-only in it: {_listed(big)}" if big else "")
+            f"{run.cwd} is a copy for the program: not all in it is of your user and group, or something is "
+            "mounted there" + (f"; read-only in it: {_listed(big)}" if big else "")
         )
         run.warnings += _words_on(copied, run.cwd)
         over.append((copy, real))
@@ -185,7 +188,7 @@ def _words_on(copy: FolderCopy, cwd: str) -> list[str]:
     if copy.left_out:
         words.append(f"not in the copy of {cwd}: {_listed(copy.left_out)}")
     if copy.outward:
-        words.append(f"links in {cwd} that lead out of it: {', '.join(copy.outward[:3])}")
+        words.append(f"links in {cwd} lead out of it: {', '.join(copy.outward[:3])}")
     return words
 
 

@@ -9,9 +9,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from memtui.planning.capability import Capability
+from memtui.planning.errors import PlanningError
+from memtui.planning.throwaway import throwaway
 from tests.support import thrown
 from tests.support.thrown import WRECKING, World, everything_in
 
@@ -31,21 +36,41 @@ def need_layers(answer: dict[str, object]) -> None:
         pytest.skip(f"no layers here: {capability['problem']}")
 
 
-def test_nothing_is_kept_but_what_is_shared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files written, changed, deleted, renamed in the folder, at home, in /tmp and in shared memory."""
-    name = f"{world.top.name}-stray"
-    monkeypatch.setattr(World, "environment", with_variable(world, "WRECK_HOME", name))
-    before, mounts = everything_in(world.top), pathlib.Path("/proc/self/mounts").read_bytes()
-    answer = world.run(WRECKING, writable=[world.shared])
-    need_layers(answer)
+@dataclass(frozen=True)
+class Wreck:
+    """A run of the program `wrecking`, which does to files what can be done, and what was there before."""
+
+    world: World
+    before: dict[str, tuple[object, ...]]
+    mounts: bytes
+    answer: dict[str, Any]
+
+    @property
+    def found(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.answer["stdout"])
+        return found
+
+
+@pytest.fixture(scope="module", params=USERS)
+def wreck(request: pytest.FixtureRequest) -> Iterator[Wreck]:
+    with thrown.a_world(thrown.the_user(request.param)) as world:
+        before, mounts = everything_in(world.top), pathlib.Path("/proc/self/mounts").read_bytes()
+        answer = world.run(WRECKING, variables={"WRECK_HOME": world.top.name + "-stray"}, writable=[world.shared])
+        need_layers(answer)
+        yield Wreck(world, before, mounts, answer)
+
+
+def test_nothing_is_kept_but_what_is_shared(wreck: Wreck) -> None:
+    """Files written, changed, deleted, renamed in the folder, at home, in /tmp, in / and in shared memory."""
+    world, answer = wreck.world, wreck.answer
     assert answer["status"] == 7, answer["stderr"]
     assert answer["warnings"] == []
     assert (world.shared / "answer").read_text(encoding="ascii") == "42"
-    assert without(world, everything_in(world.top)) == without(world, before)
+    assert without(world, everything_in(world.top)) == without(world, wreck.before)
     assert os.listdir(world.top / "tmp") == []  # where the scratch folder was
-    assert not os.path.exists("/tmp/" + name)
-    assert not os.path.exists("/dev/shm/" + name)
-    assert pathlib.Path("/proc/self/mounts").read_bytes() == mounts
+    for folder in ("/", "/tmp", "/dev/shm"):
+        assert not os.path.exists(os.path.join(folder, world.top.name + "-stray"))
+    assert pathlib.Path("/proc/self/mounts").read_bytes() == wreck.mounts
     assert answer["discarded"]["total_bytes"] > 2 << 20  # a MiB in each of two folders
 
 
@@ -55,28 +80,20 @@ def without(world: World, found: dict[str, tuple[object, ...]]) -> dict[str, tup
     return {path: what for path, what in found.items() if not path.startswith(apart)}
 
 
-def with_variable(world: World, name: str, value: str) -> object:
-    environment = world.environment() | {name: value}
-    return lambda self: environment
-
-
-def test_the_program_sees_itself_where_it_is(world: World) -> None:
-    answer = world.run(WRECKING)
-    need_layers(answer)
-    found = json.loads(answer["stdout"])
+def test_the_program_sees_itself_where_it_is(wreck: Wreck) -> None:
+    world, found = wreck.world, wreck.found
     user = os.getuid() if world.user.number is None else world.user.number
-    assert found["pid"] == answer["pid"]
+    assert found["pid"] == wreck.answer["pid"]
     assert (found["uid"], found["home owner"]) == (user, user)
     assert found["cwd"] == str(world.project)
     assert found["temporary"] == str(world.top / "tmp")
+    assert found["beside it"] == []  # of the scratch folder nothing is to be seen
     assert found["weights"]
     assert found["cached"] == "from the hub"
 
 
-def test_there_is_no_network_but_the_machine_itself(world: World) -> None:
-    answer = world.run(WRECKING)
-    need_layers(answer)
-    found = json.loads(answer["stdout"])
+def test_there_is_no_network_but_the_machine_itself(wreck: Wreck) -> None:
+    found = wreck.found
     assert found["name"] == "gaierror"
     assert found["address"] == "OSError"  # unreachable, not a time that ran out
     assert found["outside socket"] == "ConnectionRefusedError"
@@ -161,9 +178,7 @@ def test_a_link_as_working_folder_stays_one(world: World) -> None:
     link.symlink_to(world.project)
     before = everything_in(world.project)
     code = "import os; print(os.environ['PWD']); open('made', 'w')"
-    environment = world.environment() | {"PWD": str(link)}
-    world.environment = lambda: environment  # type: ignore[method-assign]
-    answer = world.run("-c", code)
+    answer = world.run("-c", code, variables={"PWD": str(link)})
     need_layers(answer)
     assert answer["stdout"] == f"{link}\n"
     assert answer["status"] == 0, answer["stderr"]
@@ -175,6 +190,13 @@ def test_a_command_that_is_not_there(world: World) -> None:
     need_layers(answer)
     assert answer["status"] == 127
     assert answer["stderr"] == "memtui: there is no command no-such-command\n"
+
+
+def test_what_is_to_be_shared_has_to_be_there(tmp_path: pathlib.Path) -> None:
+    nowhere = Capability(layered=False, network_off=False, base=tmp_path)
+    with pytest.raises(PlanningError, match="absent is to be shared and does not exist"):
+        throwaway(["true"], str(tmp_path), {}, nowhere, writable=[tmp_path / "absent"])
+    assert os.listdir(tmp_path) == []
 
 
 def test_kept_if_that_is_wished(world: World) -> None:
@@ -199,9 +221,30 @@ def test_a_folder_of_another_group_is_copied_into_the_layer() -> None:
         assert json.loads(answer["stdout"])["cwd"] == str(world.project)
         assert json.loads(answer["stdout"])["weights"]  # too big to copy: the original, to be read
         assert answer["warnings"] == [
-            f"{world.project} is a copy for the program, as it belongs to several users or groups; "
-            "read-only in it: weights.bin (80.0 MiB)"
+            f"{world.project} is a copy for the program: not all in it is of your user and group, or something is "
+            "mounted there; read-only in it: weights.bin (80.0 MiB)"
         ]
+        assert everything_in(world.project) == before
+
+
+def test_a_folder_with_a_mount_in_it_can_be_written_to() -> None:
+    """What is mounted there can be read."""
+
+    def mount_data() -> None:
+        thrown.own_mounts()
+        thrown.mount("tmpfs", str(world.project / "data"), "tmpfs", 0, "")
+        (world.project / "data" / "set").write_text("set", encoding="ascii")
+
+    thrown.need(thrown.own_mounts)
+    with thrown.a_world(thrown.the_user("own")) as world:
+        (world.project / "data").mkdir()
+        before = everything_in(world.project)
+        code = "open('made', 'w').close(); print(open('data/set').read()); open('data/made', 'w')"
+        answer = world.run("-c", code, before=mount_data)
+        need_layers(answer)
+        assert answer["capability"]["cwd_copied"]
+        assert answer["stdout"] == "set\n"
+        assert "Read-only file system" in answer["stderr"]
         assert everything_in(world.project) == before
 
 
@@ -220,8 +263,7 @@ def stack_layers(folder: pathlib.Path) -> None:
 
 @pytest.fixture
 def stacked() -> Iterator[tuple[World, pathlib.Path]]:
-    if os.getuid() != 0:
-        pytest.skip("only root can mount")
+    thrown.need(thrown.own_mounts)
     with thrown.a_world(thrown.the_user("own")) as world:
         data = world.top / "data"
         data.mkdir()
@@ -269,6 +311,7 @@ def test_where_namespaces_are_forbidden_the_folder_is_copied(world: World) -> No
             thrown.can_be_looked_into()
         thrown.own_users()
 
+    thrown.need(forbid)
     before = everything_in(world.top)
     answer = thrown.World(world.top, thrown.User(None, world.user.python)).run(WRECKING, before=forbid, forbidden=True)
     capability = answer["capability"]
@@ -291,3 +334,14 @@ def test_where_namespaces_are_forbidden_the_folder_is_copied(world: World) -> No
     assert without(world, everything_in(world.top)) == without(world, before)
     assert os.listdir(world.top / "tmp") == []
     assert answer["discarded"]["total_bytes"] > 1 << 20
+
+
+def test_a_filter_on_calls_is_named(world: World) -> None:
+    thrown.need(thrown.filter_namespaces)
+    answer = world.run("-c", "open('made', 'w')", before=thrown.filter_namespaces)
+    capability = answer["capability"]
+    assert (capability["layered"], capability["network_off"]) == (False, False)
+    assert capability["problem"] == "no namespaces for users here: unshare: Operation not permitted"
+    assert capability["fix"] == "start the container with --security-opt seccomp=unconfined"
+    assert answer["status"] == 0
+    assert not (world.project / "made").exists()

@@ -14,8 +14,6 @@ from memtui.wire import frames
 from tests.support import programs
 from tests.support.virtual_gpu import require_virtual_gpu
 
-pytestmark = pytest.mark.virtual_gpu
-
 _TRAINING = """
 import os, sys, torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -34,6 +32,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.virtual_gpu
 def test_the_agent_and_the_usage_of_the_devices_are_seen_from_outside(
     sockets: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -60,3 +59,35 @@ def test_the_agent_and_the_usage_of_the_devices_are_seen_from_outside(
     assert os.listdir(tmp_path) == []
     assert run.discarded is not None
     assert run.discarded.total_bytes >= 4 << 20
+
+
+_RANK = """
+import os, torch, torch.distributed
+torch.distributed.init_process_group("gloo")
+total = torch.ones(1)
+torch.distributed.all_reduce(total)
+with open("rank" + os.environ["RANK"], "w"):
+    print(total.item(), flush=True)
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.torch
+def test_several_ranks_meet_without_a_network(tmp_path: pathlib.Path) -> None:
+    """torchrun with a rendezvous of its own, which asks for this machine's name."""
+    programs.require_torch()
+    script = tmp_path / "rank.py"
+    script.write_text(_RANK, encoding="ascii")
+    capability = probe(str(tmp_path))
+    if not capability.layered:
+        pytest.skip(f"no layers here: {capability.line()}")
+    command = programs.command(
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), direct=False
+    )
+    with throwaway(command, str(tmp_path), programs.plain_environment(), capability) as run:
+        done = subprocess.run(
+            run.command, cwd=run.cwd, env=run.environment, capture_output=True, text=True, timeout=150, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2.0\n2.0\n"
+    assert os.listdir(tmp_path) == ["rank.py"]

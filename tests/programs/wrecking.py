@@ -72,6 +72,7 @@ def main() -> None:
         "environment": pathlib.Path(".venv/pyvenv.cfg").read_text(encoding="ascii"),
         "cached": (home / "cached").read_text(encoding="ascii"),
         "temporary": tempfile.gettempdir(),
+        "beside it": [names for _, _, names in os.walk(tempfile.gettempdir()) if names],
         "offline": os.environ.get("HF_HUB_OFFLINE"),
     }
     found.update(reach_out())
@@ -79,6 +80,8 @@ def main() -> None:
     if "WRECK_HOME" in os.environ:
         wreck(home)
         with open("/tmp/" + os.environ["WRECK_HOME"], "w", encoding="ascii"):
+            pass
+        with contextlib.suppress(OSError), open("/" + os.environ["WRECK_HOME"], "w", encoding="ascii"):
             pass
         with open("/dev/shm/" + os.environ["WRECK_HOME"], "w", encoding="ascii"):
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -12,11 +13,13 @@ import pwd
 import shutil
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Optional
 
 import pytest
@@ -72,13 +75,19 @@ class World:
     def shared(self) -> pathlib.Path:
         return self.top / "shared"
 
-    def run(self, *arguments: str, before: Optional[Callable[[], None]] = None, **wish: Any) -> dict[str, Any]:
+    def run(
+        self,
+        *arguments: str,
+        before: Optional[Callable[[], None]] = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        **wish: Any,
+    ) -> dict[str, Any]:
         """What the program `throwing` tells of a run; `before` is done in its process, before it becomes the user."""
         wish = {"command": [self.user.python, *arguments], **wish}
         wish["writable"] = [str(path) for path in wish.get("writable", ())]
         done = subprocess.run(
             [self.user.python, "-B", str(PROGRAMS / "throwing.py"), json.dumps(wish)],
-            env=self.environment(),
+            env={**self.environment(), **variables},
             cwd=self.project,
             capture_output=True,
             text=True,
@@ -176,6 +185,14 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
 
 
+def need(before: Callable[[], None]) -> None:
+    """Skips where a process may not do this before it becomes a program, as in most containers."""
+    try:
+        subprocess.run(["true"], preexec_fn=before, check=True)
+    except subprocess.SubprocessError:
+        pytest.skip("no namespaces for tests here")
+
+
 def own_mounts() -> None:
     """A mount namespace of this process's own."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -193,6 +210,20 @@ def own_users() -> None:
     for name, text in (("setgroups", "deny"), ("gid_map", f"0 {gid} 1"), ("uid_map", f"0 {uid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
+
+
+def filter_namespaces() -> None:
+    """A seccomp filter that refuses new namespaces, as those of containers do."""
+    number = {"x86_64": 272, "aarch64": 97}[os.uname().machine]  # of unshare
+    load, unless_equal, answer = 0x20, 0x15, 0x06  # linux/filter.h
+    refuse, allow = 0x00050000 | errno.EPERM, 0x7FFF0000  # linux/seccomp.h
+    rules = [(load, 0, 0, 0), (unless_equal, 0, 1, number), (answer, 0, 0, refuse), (answer, 0, 0, allow)]
+    code = b"".join(struct.pack("HBBI", *rule) for rule in rules)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("HxxxxxxP", len(rules), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program):  # no new privileges; the filter
+        raise OSError(ctypes.get_errno(), "seccomp")
 
 
 def can_be_looked_into() -> None:
