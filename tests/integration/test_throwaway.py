@@ -99,6 +99,8 @@ def test_there_is_no_network_but_the_machine_itself(wreck: Wreck) -> None:
     assert found["outside socket"] == "ConnectionRefusedError"
     assert found["seconds"] < 2
     assert found["own name"] == "127.0.0.1"
+    assert found["hosts"].splitlines()[0] == f"127.0.0.1 localhost {socket.gethostname()}"
+    assert found["asked for names"] == [["files"]]  # no server, and no service of this machine that would ask one
     assert found["loopback"]
     assert found["offline"] == "1"
 
