@@ -15,7 +15,7 @@ from memtui.planning.scratch import make_scratch, remove_scratch, scratch_bases
 
 _INSIDE = Path(__file__).with_name("inside.py")
 
-#: A trial takes half a second; a network file system that does not answer takes for ever.
+#: A trial takes a second or two; a network file system that does not answer takes for ever.
 _TRIAL_SECONDS = 60
 
 #: Overlays in a user's namespace came with 5.11.
@@ -55,7 +55,7 @@ def inside_command(scratch: Path) -> list[str]:
 
 
 def probe(cwd: str, environment: Optional[dict[str, str]] = None, base: Optional[Path] = None) -> Capability:
-    """Try it, for a program to be started in `cwd`; takes half a second. Nothing is left of the trial.
+    """Try it, for a program to be started in `cwd`; takes a second or two. Nothing is left of the trial.
 
     `base`, where scratch folders go, is chosen where it is not given.  Raises OSError where there is no place.
     """

@@ -8,6 +8,7 @@ import stat
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Optional
 
 #: Sources and settings are far below these; data and checkpoints are what they leave out.
 MAX_FILE_BYTES = 64 << 20
@@ -21,22 +22,23 @@ _NOT_COPIED = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 class FolderCopy:
     """What was copied, and what is not there: `left_out` by path in the folder, with bytes (`None` for a folder).
 
-    `linked` leads to the original: environments of Python, which are read only, and what the caller named.
-    `outward` are links of the folder's own that lead out of it.
+    `linked` leads to the original: environments of Python, which are only read, what is mounted in the folder, and
+    what the caller named. `outward` are links of the folder's own that lead out of it.
     """
 
     files: int = 0
     total_bytes: int = 0
-    left_out: list[tuple[str, int | None]] = field(default_factory=list)
+    left_out: list[tuple[str, Optional[int]]] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
     outward: list[str] = field(default_factory=list)
 
 
-def copy_folder(source: str, target: str, *, linked: Sequence[str] = ()) -> FolderCopy:
+def copy_folder(source: str, target: str, *, linked: Sequence[str] = (), links: bool = True) -> FolderCopy:
     """Copy a folder with its times and rights, level by level until a limit is met, into a new one.
 
     What is too big is left out and not linked: a program that writes a checkpoint would write through the link.
-    `linked` paths, relative to the folder, are taken to be only read. Raises OSError where `target` cannot be made.
+    `linked` paths, relative to the folder, are taken to be only read; without `links` the links to the original are
+    not made, only listed. Raises OSError where `target` cannot be made.
     """
     done = FolderCopy()
     source = os.path.realpath(source)
@@ -52,8 +54,9 @@ def copy_folder(source: str, target: str, *, linked: Sequence[str] = ()) -> Fold
         for entry in entries:
             path = os.path.join(folder, entry.name)
             to = os.path.join(target, path)
-            if path in linked or _is_environment(entry):
-                os.symlink(entry.path, to)
+            if path in linked or _is_apart(entry):
+                if links:
+                    os.symlink(entry.path, to)
                 done.linked.append(path)
             elif entry.is_symlink():
                 _copy_link(entry.path, to, source, path, done)
@@ -66,10 +69,12 @@ def copy_folder(source: str, target: str, *, linked: Sequence[str] = ()) -> Fold
     return done
 
 
-def _is_environment(entry: os.DirEntry[str]) -> bool:
+def _is_apart(entry: os.DirEntry[str]) -> bool:
+    """An environment of Python, or another file system's folder."""
     if not entry.is_dir(follow_symlinks=False):
         return False
-    return any(os.path.exists(os.path.join(entry.path, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+    marks = (os.path.join(entry.path, mark) for mark in ("pyvenv.cfg", "conda-meta"))
+    return any(map(os.path.exists, marks)) or os.path.ismount(entry.path)
 
 
 def _copy_link(original: str, to: str, source: str, path: str, done: FolderCopy) -> None:

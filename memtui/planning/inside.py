@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -52,12 +53,12 @@ def _prepare(request: Request, scratch: layer.Scratch) -> Report:
             if not request.command:
                 layer.check_scratch(scratch)
             step = "layers"
-            report = layer.lay(scratch, request.shared, request.over, request.wanted)
+            report = layer.lay(scratch, request)
         step = "network"
         _resolve_own_name_only(scratch)
         step = "folder"
         os.chdir(request.cwd)
-        report.cwd_writable = not request.command and _can_write_here()
+        report.cwd_writable = request.layered and not request.command and _can_write_here()
     except OSError as error:
         return _failed(step, error)
     return report
@@ -106,10 +107,11 @@ def _execute(request: Request) -> int:
     # Python ignores these from its start, and what is ignored stays so.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvpe(request.command[0], request.command, environment)
-    except FileNotFoundError:
+    program = shutil.which(request.command[0], path=environment.get("PATH"))
+    if program is None and not os.path.exists(request.command[0]):
         return _complain(f"there is no command {request.command[0]}", NOT_FOUND)
+    try:
+        os.execve(program or request.command[0], request.command, environment)
     except OSError as error:
         return _complain(f"cannot run {request.command[0]}: {error.strerror}")
 

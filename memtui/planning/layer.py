@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from memtui.planning import system
 from memtui.planning.mounts import Layer, Mount, choose_layers, read_mounts
-from memtui.planning.request import Report
+from memtui.planning.request import Report, Request
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -50,22 +50,23 @@ def check_scratch(scratch: Scratch) -> None:
         raise OSError(errno.ENOTSUP, "a removed folder comes back", scratch.path)
 
 
-def lay(scratch: Scratch, shared: Sequence[str], over: Sequence[tuple[str, str]], wanted: Sequence[str]) -> Report:
-    """Cover every writable folder; `shared` paths stay as they are, each of `over` puts a folder at a path.
+def lay(scratch: Scratch, request: Request) -> Report:
+    """Cover every writable folder, and put the shared paths, and the other exceptions, of a request on top.
 
-    What cannot be covered becomes read-only, and where even that fails it is `exposed`. Raises OSError where a
-    shared path, or one of `over`, cannot be had.
+    What cannot be covered becomes read-only, and where even that fails it is `exposed`. Raises OSError where one
+    of the paths of the request cannot be had.
     """
     report = Report()
     mounts = [mount for mount in read_mounts() if mount.path != scratch.path]
-    layers = choose_layers(mounts, _folders_in, wanted)
+    layers = choose_layers(mounts, _folders_in, request.wanted)
+    # Opened while they can be reached, shown when all is covered; in this order, as some lie in others.
     lookups = [path for path in _USER_LOOKUPS if os.path.isdir(path)]
-    kept = {path: os.open(path, os.O_PATH) for path in (*lookups, *shared)}
-    kept.update({target: os.open(source, os.O_PATH) for source, target in over})
+    shown = [(os.open(source, os.O_PATH), target) for source, target in request.over]
+    shown += [(os.open(path, os.O_PATH), path) for path in (*lookups, *request.shared, *request.read_only)]
     covered = {layer.path for layer in _cover_all(layers, scratch, report)}
     _renew_shared_memory()
-    for path, descriptor in kept.items():
-        _show(descriptor, path)
+    for descriptor, path in shown:
+        _show(descriptor, path, read_only=path in request.read_only)
         os.close(descriptor)
     for mount in mounts:
         if mount.holds_files and not mount.read_only and mount.path not in covered:
@@ -124,10 +125,10 @@ def _renew_shared_memory() -> None:
         system.mount("tmpfs", SHARED_MEMORY, "tmpfs", system.NO_SUID | system.NO_DEVICES, "mode=1777")
 
 
-def _show(descriptor: int, path: str) -> None:
+def _show(descriptor: int, path: str, read_only: bool) -> None:
     """Put what is open at a path, with what is mounted in it."""
     source = f"/proc/self/fd/{descriptor}"
-    if not os.path.exists(path):  # in shared memory, which is new
+    if not os.path.exists(path):  # in shared memory, which is new, or in a copy that lacks it
         if os.path.isdir(source):
             os.makedirs(path)
         else:
@@ -135,6 +136,9 @@ def _show(descriptor: int, path: str) -> None:
             with open(path, "w", encoding="ascii"):
                 pass
     system.mount(source, path, None, system.BIND | system.RECURSIVE)
+    if read_only:
+        inherited = os.fstatvfs(descriptor).f_flag & sum(_FLAGS.values())  # the two calls share these numbers
+        system.mount(None, path, None, system.REMOUNT | system.BIND | system.READ_ONLY | inherited)
 
 
 def _make_read_only(mount: Mount, report: Report) -> None:

@@ -20,12 +20,11 @@ def kill_leftovers(scratch: str) -> list[int]:
 
     Returns the pids of those killed.
     """
-    mark = f"{MARK}={scratch}".encode()
     killed: list[int] = []
     begin = time.monotonic()
     while time.monotonic() < begin + _GONE_SECONDS:
         # Again until there are none: one may have forked meanwhile.
-        found = [pid for pid in _own_processes() if mark in _environment(pid)]
+        found = find_leftovers(scratch)
         if not found:
             break
         for pid in found if time.monotonic() > begin + _PATIENCE_SECONDS else ():
@@ -39,7 +38,13 @@ def kill_leftovers(scratch: str) -> list[int]:
     return killed
 
 
-def _own_processes() -> list[int]:
+def find_leftovers(scratch: str) -> list[int]:
+    """The processes that carry the mark of a scratch folder."""
+    mark = f"{MARK}={scratch}".encode()
+    return [pid for pid in _other_processes() if mark in _environment(pid)]
+
+
+def _other_processes() -> list[int]:
     me = os.getpid()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
 

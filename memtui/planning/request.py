@@ -19,7 +19,7 @@ class Request:
     """One run: `layered` with a layer over the file system, else only without the network.
 
     `command` is empty for a trial, which does all the rest and ends.  `over` are pairs of a folder and the path at
-    which it is to be seen; `shared` are paths that stay as they are outside.
+    which it is to be seen; `shared` are paths that stay as they are outside, `read_only` those to be read only.
     """
 
     cwd: str
@@ -27,6 +27,7 @@ class Request:
     command: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     shared: list[str] = field(default_factory=list)
+    read_only: list[str] = field(default_factory=list)
     over: list[tuple[str, str]] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)
 

@@ -6,11 +6,16 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_PREFIX = "memtui-plan-"
+from memtui.planning.leftovers import find_leftovers
+
+_PREFIX = "memtui-thrown-"
+_STALE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -24,16 +29,31 @@ class Written:
 def scratch_bases() -> list[Path]:
     """Where a scratch folder may be, the best first: a disk, as a checkpoint in memory could exhaust the machine.
 
-    /dev/shm is last: where everything else lies on a file system that cannot take a layer's writes, as NFS cannot.
+    Some file systems cannot take a layer's writes, NFS and a container's own among them: /dev/shm is the last resort.
     """
-    named = [tempfile.gettempdir(), "/var/tmp", "/tmp", "/dev/shm"]
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    named = [tempfile.gettempdir(), "/var/tmp", "/tmp", cache, "/dev/shm"]
     real = dict.fromkeys(os.path.realpath(path) for path in named)
     return [Path(path) for path in real if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)]
 
 
 def make_scratch(base: Path) -> Path:
-    """A new folder that only this user can open. Raises OSError."""
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    """A new folder that only this user can open. Raises OSError.
+
+    Those that this user's processes were killed before removing go now, a day after.
+    """
+    _sweep(base)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
+
+
+def _sweep(base: Path) -> None:
+    for folder in base.glob(_PREFIX + "*-*"):
+        with suppress(OSError, ValueError):
+            info = folder.lstat()
+            maker = int(folder.name[len(_PREFIX) :].partition("-")[0])
+            is_old = time.time() - info.st_mtime > _STALE_SECONDS and info.st_uid == os.getuid()
+            if is_old and not os.path.exists(f"/proc/{maker}") and not find_leftovers(str(folder)):
+                remove_scratch(folder)
 
 
 def measure(folders: Iterable[Path], since_ns: int = 0) -> Written:

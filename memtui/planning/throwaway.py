@@ -26,6 +26,9 @@ _FOR_THE_PROGRAM = ("LD_PRELOAD",)
 #: What a program can write to in the scratch folder.
 _WRITTEN_TO = ("layers", "cwd", "tmp", "mlruns")
 
+#: Files that a copy lacks and that are shown all the same: each costs a mount.
+_MAX_SHOWN = 256
+
 
 @dataclass(frozen=True)
 class Discarded:
@@ -94,7 +97,8 @@ def throwaway(
     """How to run `command` in `cwd` with nothing kept but what it does in `writable`; with `keep`, as it is.
 
     `linked`: paths in `cwd` that a copy of it links to rather than copies, as they are only read. Raises
-    PlanningError for a `writable` path that does not exist, OSError where the scratch folder cannot be filled.
+    PlanningError for a `writable` path that does not exist or a `cwd` that cannot be copied, OSError where the
+    scratch folder cannot be filled.
     """
     if keep:
         kept = Throwaway(command, cwd, environment)
@@ -103,6 +107,8 @@ def throwaway(
     for path in writable:
         if not path.exists():
             raise PlanningError(f"{path} is to be shared and does not exist", "make it first")
+    if os.path.realpath(cwd) == "/" and (capability.cwd_copied or not capability.layered):
+        raise PlanningError("a program started in / would write to /", "start it in a folder of its own")
     scratch = make_scratch(capability.base)
     try:
         run = Throwaway(command, cwd, environment, scratch)
@@ -117,17 +123,26 @@ def throwaway(
 def _use_layer(
     run: Throwaway, scratch: Path, capability: Capability, writable: Sequence[Path], linked: Sequence[str]
 ) -> None:
-    over = []
+    over, read_only = [], []
     if capability.cwd_copied:
-        copy = scratch / "cwd"
-        run.warnings += _words_on(copy_folder(run.cwd, str(copy), linked=linked), run.cwd)
-        over.append((str(copy), os.path.realpath(run.cwd)))
+        real, copy = os.path.realpath(run.cwd), str(scratch / "cwd")
+        copied = copy_folder(real, copy, linked=linked, links=False)  # they would lead to themselves
+        big = [(path, size) for path, size in copied.left_out if size is not None][:_MAX_SHOWN]
+        copied.left_out = [item for item in copied.left_out if item not in big]
+        run.warnings.append(
+            f"{run.cwd} is a copy for the program: not all in it is of your user and group, or something is "
+            "mounted there" + (f"; read-only in it: {_listed(big)}" if big else "")
+        )
+        run.warnings += _words_on(copied, run.cwd)
+        over.append((copy, real))
+        read_only = [os.path.join(real, path) for path in (*copied.linked, *(path for path, _ in big))]
     run.warnings += (f"{folder} is read-only for the program" for folder in capability.read_only)
     run.warnings += (f"what the program writes to {folder} is kept" for folder in capability.exposed)
     # The scratch folder is not to be seen inside; the temporary folder is in the layer.
     run.environment.update(offline_variables(Path(_temporary_folder(run.environment))))
     wanted = wanted_paths(run.cwd, run.environment)
-    _put_inside(run, scratch, Request(run.cwd, True, shared=_real(writable), over=over, wanted=wanted))
+    shared = [os.path.realpath(path) for path in writable]
+    _put_inside(run, scratch, Request(run.cwd, True, shared=shared, read_only=read_only, over=over, wanted=wanted))
 
 
 def _use_copy(
@@ -171,18 +186,17 @@ def _moved(argument: str, cwd: str, copy: Path) -> str:
 def _words_on(copy: FolderCopy, cwd: str) -> list[str]:
     words = []
     if copy.left_out:
-        first = ", ".join(path if size is None else f"{path} ({size_text(size)})" for path, size in copy.left_out[:3])
-        more = len(copy.left_out) - 3
-        words.append(f"not in the copy of {cwd}: {first}" + (f" and {more} more" if more > 0 else ""))
+        words.append(f"not in the copy of {cwd}: {_listed(copy.left_out)}")
     if copy.outward:
-        words.append(f"links in {cwd} that lead out of it: {', '.join(copy.outward[:3])}")
+        words.append(f"links in {cwd} lead out of it: {', '.join(copy.outward[:3])}")
     return words
+
+
+def _listed(paths: Sequence[tuple[str, Optional[int]]]) -> str:
+    first = ", ".join(path if size is None else f"{path} ({size_text(size)})" for path, size in paths[:3])
+    return first + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def _temporary_folder(environment: Mapping[str, str]) -> str:
     named = environment.get("TMPDIR", "")
     return named if os.path.isabs(named) else "/tmp"
-
-
-def _real(paths: Sequence[Path]) -> list[str]:
-    return [os.path.realpath(path) for path in paths]
