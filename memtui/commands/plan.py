@@ -7,14 +7,16 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional, TypeVar
 
 from memtui.cli import CommandError
 from memtui.planning.answer import Answer, as_json
-from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines
+from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
 from memtui.planning.capability import Capability, probe
 from memtui.planning.errors import PlanningError
 from memtui.planning.rehearsal import Rehearsal
@@ -31,6 +33,7 @@ from memtui.virtual_gpu.card_list import list_lines
 from memtui.virtual_gpu.cards import card_for, cards, profile_for
 from memtui.virtual_gpu.command import torch_of_program
 from memtui.virtual_gpu.profile import Profile
+from memtui.wire import paths
 
 from .planline import PlanLine
 from .program import current_folder, resolve, with_agent
@@ -91,7 +94,7 @@ class _Planner:
 
     def answer(self) -> int:
         """The answer for each GPU, and the table of several."""
-        answers = [asyncio.run(self._answer(card)) for card in self._cards]
+        answers = [_until_interrupted(self._answer(card)) for card in self._cards]
         self.line.clear()
         if self._options.json:
             plain = [as_json(answer) for answer in answers]
@@ -107,14 +110,14 @@ class _Planner:
     def _tell_output(self, trial: Trial) -> None:
         if self._options.output or trial.ended == "failed":
             sys.stdout.flush()
-            sys.stderr.write(trial.output)
+            sys.stderr.write(f"\nthe end of its output:\n{shown(trial.output)}")
 
     async def _answer(self, card: Card) -> Answer:
         profile = self._profile(card)
         runs = [self._rehearsal.run(profile, progress=self._progress(f"on {card.name}"))]
         if self._wants_expandable():
             runs.append(self._rehearsal.run(profile, extra=self._expandable()))
-        found = await asyncio.gather(*runs)
+        found = await _all_of(runs)
         capped, expandable = found[0], found[1] if len(found) > 1 else None
         uncapped = None
         if capped.out_of_memory:
@@ -150,7 +153,7 @@ class _Planner:
         """The largest value that fits, and the curve."""
         if len(self._cards) > 1:
             raise PlanningError("--fit is for one GPU", "name one with --gpu")
-        search = asyncio.run(self._search(setting, self._cards[0]))
+        search = _until_interrupted(self._search(setting, self._cards[0]))
         self.line.clear()
         if self._options.json:
             tried = [
@@ -171,7 +174,8 @@ class _Planner:
             trial = await self._rehearsal.run(profile, argv=argv, extra=env, progress=self._progress(what))
             device = trial.fullest
             if device is None or (trial.ended == "failed" and not trial.steps):
-                problem = f"with {setting.name} {value} the program failed: {trial.error or _last_line(trial.output)}"
+                why = trial.error or "it says no why"
+                problem = f"with {setting.name} {value} the program failed: {why}"
                 raise PlanningError(problem, "see that it takes this argument")
             search.room_bytes = device.usable_bytes
             return Tried(value, not trial.out_of_memory, None if trial.out_of_memory else device.peak_device_bytes)
@@ -191,6 +195,40 @@ class _Planner:
             return run_in_app(program.command, program.environment, f"{self._label} (plan)", self._options)
 
 
+_Result = TypeVar("_Result")
+
+
+def _until_interrupted(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs it; a signal to end cancels it, so that programs are ended and what was seen until then is told."""
+
+    async def guarded() -> _Result:
+        task = asyncio.ensure_future(coroutine)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _all_of(runs: Sequence[Coroutine[Any, Any, Trial]]) -> list[Trial]:
+    """All results; where this is cancelled, they are, and give what they have. Raises what the first of them raises."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+    finally:
+        if any(task.done() and not task.cancelled() and task.exception() for task in tasks):
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks)
+    return [task.result() for task in tasks]
+
+
 class _Progress:
     """Tells on one line how far a run is."""
 
@@ -203,8 +241,6 @@ class _Progress:
 
 
 def _shared(env: dict[str, str]) -> list[Path]:
-    from memtui.wire import paths
-
     return [Path(env["VGPU_SHM"]).parent, paths.runtime_folder()]
 
 
@@ -215,18 +251,8 @@ def _capability(cwd: str, env: dict[str, str], *, keep: bool) -> Capability:
 
 
 def _with_memory(profile: Profile, endless: Profile) -> Profile:
-    from dataclasses import replace
-
     return replace(profile, memory_bytes=endless.memory_bytes, driver_reserved_bytes=0)
-
-
-def _last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it printed nothing"
 
 
 def _status(answer: Answer) -> int:
     return {True: 0, False: _DOES_NOT_FIT, None: _UNKNOWN}[answer.fits]
-
-
-__all__: Sequence[str] = ("plan",)

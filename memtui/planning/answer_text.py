@@ -9,7 +9,7 @@ from memtui.analysis.text import clean, phase_words
 
 from .answer import Answer, verdict
 from .search import Search
-from .trial import Composition, DeviceTrial
+from .trial import Composition, DeviceTrial, Trial
 
 _BAR_CELLS = 24
 _STEPS_SHOWN = 8
@@ -18,16 +18,18 @@ _NAMES = {"private_pools": "private pools", "optimizer_state": "optimizer state"
 
 def answer_lines(answer: Answer, program: str, width: int = 80) -> list[str]:
     """What is to be printed, without colours; nothing in it acts on a terminal."""
-    lines = [verdict(answer), ""]
+    lines = [clean(verdict(answer)), ""]
     device = answer.device
-    if device is not None:
+    if device is None or device.peak_allocated_bytes is None:
+        lines.pop()
+    else:
         lines += _peaks(answer, device)
         lines += _made_of(device)
-        lines += _steps(device, width)
+        lines += _steps(answer.told, device, width)
         lines += _expandable(answer)
         if len(answer.told.devices) > 1:
             lines += _devices(answer.told.devices)
-    lines += _trust(answer)
+        lines += _trust(answer)
     lines += [f"note: {clean(text)}" for text in answer.told.warnings]
     return [f"plan of {clean(program, 200)}", *lines]
 
@@ -56,7 +58,7 @@ def _bar(value: int | None, whole: int | None) -> str:
 def _made_of(device: DeviceTrial) -> list[str]:
     found = device.composition
     if found is None:
-        return ["what the peak is made of is not known: no step was looked at", ""]
+        return ["what that is made of is not known: no step was looked at", ""]
     lines = [_where(device, found)]
     for name, size in sorted(found.categories.items(), key=lambda item: -item[1]):
         if size:
@@ -74,7 +76,7 @@ def _where(device: DeviceTrial, found: Composition) -> str:
     return f"{place} there are{beyond}"
 
 
-def _steps(device: DeviceTrial, width: int) -> list[str]:
+def _steps(trial: Trial, device: DeviceTrial, width: int) -> list[str]:
     if not device.steps:
         return []
     unit = units.unit_of(max(peak.bytes_held for peak in device.steps))
@@ -87,7 +89,18 @@ def _steps(device: DeviceTrial, width: int) -> list[str]:
             lines.append(line.rstrip())
             line = "  "
         line += f"{text}   "
-    return [*lines, line.rstrip() + more, ""]
+    lines.append(line.rstrip() + more)
+    return [*lines, _seen(trial), ""]
+
+
+def _seen(trial: Trial) -> str:
+    """How much of the program the answer is of."""
+    steps = f"{trial.steps} step" + ("s" if trial.steps != 1 else "")
+    return {
+        "steady": f"it was ended after {steps}, as no peak rose any more: what comes later was not seen",
+        "steps": f"it was ended after {steps}: what comes later was not seen",
+        "exit": f"it came to its own end after {steps}",
+    }.get(trial.ended, f"{steps} were seen")
 
 
 def _expandable(answer: Answer) -> list[str]:
@@ -119,6 +132,11 @@ def _trust(answer: Answer) -> list[str]:
     }
     lines = [f"{answer.confidence}: {meanings[answer.confidence]}"]
     return [*lines, *(f"  {reason.confidence}: {clean(reason.text)}" for reason in answer.reasons)]
+
+
+def shown(output: str) -> str:
+    """What the program wrote, without anything that a terminal acts on."""
+    return "".join(f"  {clean(line, 300)}\n" for line in output.splitlines())
 
 
 def comparison_lines(answers: Sequence[Answer], program: str) -> list[str]:

@@ -138,7 +138,7 @@ def _trial(
     output: str,
 ) -> Trial:
     devices = tuple(_device(session, watch, reports, name) for name in sorted(_names(watch, reports)))
-    error = _error(session)
+    error = _error(session) or (_last_line(output) if status is not None and status.shell_code else "")
     code = None if status is None else status.shell_code
     ending: Ending
     if reason in ("steps", "steady", "interrupted"):
@@ -200,6 +200,10 @@ def _error(session: Session) -> str:
         return ""
     first = end.text.strip().splitlines()[0] if end.text.strip() else ""
     return f"{end.exception}: {first}" if first else end.exception
+
+
+def _last_line(output: str) -> str:
+    return next((line.strip()[:300] for line in reversed(output.splitlines()) if line.strip()), "")
 
 
 def _says_oom(output: str, code: Optional[int]) -> bool:
