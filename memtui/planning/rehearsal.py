@@ -98,8 +98,18 @@ class Rehearsal:
             status = kill_program(start)
             with contextlib.suppress(asyncio.CancelledError):
                 await monitor.stop()
-        duration = time.monotonic_ns() - begun
-        return _trial(monitor.session, watch, reason, status, read_reports(prefix), duration, run, _tail(output))
+        duration, reports = time.monotonic_ns() - begun, read_reports(prefix)
+        _remove_sockets({start.pid, *(report.pid for report in reports)})
+        return _trial(monitor.session, watch, reason, status, reports, duration, run, _tail(output))
+
+
+def _remove_sockets(pids: set[int]) -> None:
+    """Those of agents that were killed with their programs."""
+    folder = paths.runtime_folder()
+    for pid in pids:
+        if not os.path.exists(f"/proc/{pid}"):
+            with contextlib.suppress(OSError):
+                (folder / paths.agent_socket_name(pid)).unlink()
 
 
 async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> str:

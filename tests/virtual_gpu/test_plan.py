@@ -1,0 +1,180 @@
+"""`memtui plan` as a user calls it: the answer is what the program takes, and nothing of the program is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support import programs
+from tests.support.virtual_gpu import require_virtual_gpu, virtual_environment
+
+pytestmark = pytest.mark.virtual_gpu
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_EXAMPLE = _ROOT / "memtui" / "examples" / "mlp.py"
+_FITS, _DOES_NOT_FIT, _UNKNOWN = 0, 3, 4
+_TRAINING = """
+import os, pathlib, sys, torch
+batch = int(sys.argv[sys.argv.index("--batch") + 1]) if "--batch" in sys.argv else int(os.environ.get("BATCH", "64"))
+pathlib.Path("checkpoint.txt").write_text("kept")
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(int(os.environ.get("STEPS", "8"))):
+    model(torch.randn(batch, 1024, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+#: Where what is written stays: in the folder of the sockets.
+_SLOW = """    import time; time.sleep(0.3 * (step > 1))
+    if step == 4:
+        pathlib.Path(os.environ["MEMTUI_RUNTIME_DIR"], f"reached.{os.getpid()}").touch()
+    optimizer.step()"""
+
+
+@pytest.fixture(autouse=True)
+def _virtual_gpu() -> None:
+    require_virtual_gpu()
+
+
+def _environment(tmp_path: pathlib.Path) -> dict[str, str]:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    return programs.plain_environment() | {"MEMTUI_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(_ROOT)}
+
+
+def _plan(tmp_path: pathlib.Path, *words: str, status: int, **variables: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "memtui", "plan", *words],
+        cwd=tmp_path,
+        env=_environment(tmp_path) | variables,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if "--json" in words else done.stdout
+
+
+def _script(tmp_path: pathlib.Path, text: str = _TRAINING) -> str:
+    (tmp_path / "train.py").write_text(text)
+    return "train.py"
+
+
+def test_a_published_run_fits_and_nothing_of_it_is_kept(tmp_path: pathlib.Path) -> None:
+    """The published peak of its first step is 504.4 MB; with a context that is given the answer is exact."""
+    answer = _plan(tmp_path, str(_EXAMPLE), "--gpu", "a6000", "--context", "300MiB", "--json", status=_FITS)
+    assert round(answer["step_peaks_bytes"][0] / 2**20, 1) == 504.4
+    assert answer["peak_allocated_bytes"] == max(answer["step_peaks_bytes"])
+    assert answer["fits"] is True
+    assert (answer["confidence"], answer["reasons"]) == ("exact", [])
+    assert answer["peak_device_bytes"] == answer["peak_reserved_bytes"] + (300 << 20)
+    assert answer["spare_bytes"] == answer["usable_bytes"] - answer["peak_device_bytes"]
+    assert answer["peak_phase"] == "backward"
+    assert answer["composition"]["at_peak"]
+    assert sum(answer["composition"]["categories"].values()) == answer["composition"]["allocated_bytes"]
+    assert answer["expandable_segments"]["fits"] is True
+
+
+def test_its_peaks_are_those_that_the_program_counts(tmp_path: pathlib.Path) -> None:
+    script = _script(tmp_path)
+    alone = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=virtual_environment(memory="24GiB"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    allocated, reserved = map(int, alone.stdout.split()[1:])
+    (tmp_path / "checkpoint.txt").unlink()
+    answer = _plan(tmp_path, "--gpu", "24GiB", "--steps", "8", "--json", script, status=_FITS, STEPS="200")
+    assert (answer["peak_allocated_bytes"], answer["peak_reserved_bytes"]) == (allocated, reserved)
+    assert not (tmp_path / "checkpoint.txt").exists()
+    assert answer["confidence"] == "close"  # nobody knows the context of such a card
+    assert answer["context_bytes"] is None
+    assert answer["ended"] == "steps"
+
+
+def test_what_does_not_fit_is_short_by_what_a_larger_card_would_have(tmp_path: pathlib.Path) -> None:
+    text = _plan(tmp_path, "--gpu", "2GiB", _script(tmp_path), "--batch", "120000", status=_DOES_NOT_FIT)
+    assert "does not fit 2GiB of memory: short by 4." in text
+    assert "GiB in forward of step 1" in text
+    answer = _plan(tmp_path, "--gpu", "2GiB", "--json", "train.py", "--batch", "120000", status=_DOES_NOT_FIT)
+    assert answer["spare_bytes"] == (2 << 30) - answer["peak_device_bytes"] < 0
+    assert answer["out_of_memory"]["phase"] == "forward"
+
+
+def test_the_largest_value_that_fits(tmp_path: pathlib.Path) -> None:
+    """Really running it and the next one says the same."""
+    script = _script(tmp_path, _TRAINING.replace('"64"))', '"64")) * 2048'))
+    found = _plan(tmp_path, "--gpu", "2GiB", "--fit", "BATCH=1..40", "--json", script, status=_FITS, STEPS="3")
+    assert len(found["runs"]) <= 8
+    for value, status in ((found["largest"], 0), (found["largest"] + 1, 1)):
+        environment = virtual_environment(memory="2GiB") | {"BATCH": str(value), "STEPS": "3"}
+        done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        assert done.returncode == status
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import torch\nprint(torch.zeros(3))\n", "unknown: the program used no GPU"),
+        (
+            "import torch\ntorch.zeros(3).cuda()\nraise ValueError('no data')\n",
+            "before its first step: ValueError: no data",
+        ),
+        ("import no_such_module_at_all\n", "No module named 'no_such_module_at_all'"),
+    ],
+)
+def test_what_cannot_be_answered(tmp_path: pathlib.Path, text: str, said: str) -> None:
+    assert said in _plan(tmp_path, _script(tmp_path, text), "--gpu", "4090", status=_UNKNOWN)
+
+
+def test_values_that_size_a_tensor_limit_the_answer(tmp_path: pathlib.Path) -> None:
+    selected = _TRAINING.replace("for step", "rows = torch.rand(64, device='cuda').nonzero()\nfor step")
+    answer = _plan(tmp_path, _script(tmp_path, selected), "--gpu", "24GiB", "--context", "1MiB", "--json", status=_FITS)
+    assert answer["confidence"] == "estimate"
+    line = selected.splitlines().index("rows = torch.rand(64, device='cuda').nonzero()") + 1
+    assert f"train.py:{line} sizes a tensor by values (nonzero)" in answer["reasons"][0]["text"]
+
+
+def test_several_gpus_are_a_table(tmp_path: pathlib.Path) -> None:
+    text = _plan(tmp_path, _script(tmp_path), "--gpu", "2GiB,24GiB", "--batch", "120000", status=_DOES_NOT_FIT)
+    rows = [line.split() for line in text.splitlines()[2:]]
+    assert [row[3] for row in rows] == ["no", "yes"]
+
+
+def test_interrupted_it_tells_what_it_saw_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    endless = _TRAINING.replace("    optimizer.step()", _SLOW)
+    environment = _environment(tmp_path) | {"STEPS": "100000"}
+    words = ["--gpu", "24GiB", "--json", "--steps", "90000", _script(tmp_path, endless)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memtui", "plan", *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    )
+    try:
+        programs.wait_for(lambda: len(list((tmp_path / "runtime").glob("reached.*"))) == 2, 60, "the steps")
+        process.send_signal(signal.SIGINT)
+        answer = json.loads(process.communicate(timeout=60)[0])
+    finally:
+        process.kill()
+    assert answer["ended"] == "interrupted"
+    assert answer["steps"] > 1
+    assert answer["confidence"] == "estimate"
+    assert not list((tmp_path / "runtime").glob("agent-*"))
+    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _runs_in(pid, tmp_path)]
+
+
+def _runs_in(pid: str, folder: pathlib.Path) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    except OSError:
+        return False
