@@ -210,7 +210,7 @@ def test_reads_of_other_threads_and_at_the_end(tmp_path: Path) -> None:
     )
     assert child.returncode == 0, child.stderr
     (report,) = read_reports(tmp_path / "run")
-    counts = {line: 0 for line in _THREADS.splitlines()}
+    counts = dict.fromkeys(_THREADS.splitlines(), 0)
     for read in report.host_reads:
         assert read.what == "item"
         assert read.line is not None
