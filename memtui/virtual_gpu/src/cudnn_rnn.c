@@ -206,6 +206,7 @@ VGPU_API int cudnnGetRNNTempSpaceSizes(void *handle, const struct rnn *rnn, int 
     size_t kept = (size_t)gates(rnn) + (rnn->cell == CELL_LSTM) + 1;
 
     (void)handle;
+    vgpu_note("estimated", "cuDNN RNN workspace");
     *workspace = steps * per_step * (size_t)gates(rnn);
     if (reserve)
         *reserve = mode ? steps * per_step * kept * (size_t)rnn->layers : 0;

@@ -176,16 +176,34 @@ VGPU_API int cuCtxGetLimit(size_t *value, int limit)
 
 /* ---- errors ------------------------------------------------------------------------ */
 
+static const struct {
+    int status;
+    const char *name, *text;
+} errors[] = {
+    { CUDA_OK, "CUDA_SUCCESS", "no error" },
+    { CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
+    { CUDA_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
+    { -1, "CUDA_ERROR_UNKNOWN", "virtual GPU error" },
+};
+
+static size_t error_of(int status)
+{
+    size_t i = 0;
+
+    while (errors[i].status != status && errors[i].status != -1)
+        i++;
+    return i;
+}
+
 VGPU_API int cuGetErrorString(int status, const char **text)
 {
-    *text = status == CUDA_OK ? "no error" : status == CUDA_OUT_OF_MEMORY ? "out of memory" : "virtual GPU error";
+    *text = errors[error_of(status)].text;
     return CUDA_OK;
 }
 
 VGPU_API int cuGetErrorName(int status, const char **name)
 {
-    *name = status == CUDA_OK ? "CUDA_SUCCESS" : status == CUDA_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-                                                                              : "CUDA_ERROR_UNKNOWN";
+    *name = errors[error_of(status)].name;
     return CUDA_OK;
 }
 

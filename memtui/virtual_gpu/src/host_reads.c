@@ -23,63 +23,86 @@ static struct reader *place_of(uint64_t key)
     return &readers[key * 0x9e3779b97f4a7c15ull >> 48 & (KNOWN_READERS - 1)];
 }
 
-/* Raises the counter of a line that is known.  Under the interpreter's lock, as
- * all of this table. */
+/* Raises the counter of a line that is known. */
 static int raise_known(uint64_t key)
 {
     const struct reader *reader = place_of(key);
 
-    if (reader->key != key || reader->generation != vgpu_fork_generation())
-        return 0;
-    __atomic_add_fetch(reader->counter, 1, __ATOMIC_RELAXED);
-    return 1;
+    report_lock(); /* not every interpreter has a lock of its own */
+    int is_known = reader->key == key && reader->generation == vgpu_fork_generation();
+    if (is_known)
+        __atomic_add_fetch(reader->counter, 1, __ATOMIC_RELAXED);
+    report_unlock();
+    return is_known;
 }
 
-static void count_new(uint64_t key, struct python_line *line, const char *line_text)
+/* Inside python_enter(); the reference passes to the table. */
+static void remember_reader(uint64_t key, void *code, uint64_t *counter)
 {
-    char what[64], name[REPORT_NAME_BYTES + 512];
-
-    if (line->prints)
-        strcpy(what, "print");
-    else
-        native_stack_reader(what, sizeof what);
-    snprintf(name, sizeof name, "%s %s", line_text, what);
-    vgpu_note("host read", name);
-    uint64_t *counter = key ? report_counter("host read", name) : NULL;
-    if (!counter)
-        return;
     struct reader *reader = place_of(key);
-    python_release(reader->code);
-    *reader = (struct reader){ key, line->code, vgpu_fork_generation(), counter };
-    line->code = NULL;
+
+    report_lock();
+    void *replaced = reader->code;
+    *reader = (struct reader){ key, code, vgpu_fork_generation(), counter };
+    report_unlock();
+    python_release(replaced);
 }
 
-static void note_with_line(uintptr_t depth)
-{
-    char text[REPORT_NAME_BYTES + 256] = "?";
-    struct python_line line = python_line_find();
-    uint64_t key = line.code ? line.key ^ depth : 0;
+/* Where a read comes from: a known line has been counted by now. */
+struct origin {
+    int is_counted;
+    uint64_t key; /* 0: of no line */
+    void *code;   /* a reference */
+    int prints;
+    char line[REPORT_NAME_BYTES + 256];
+};
 
-    if (!key || !raise_known(key)) {
-        if (line.code)
-            python_line_text(&line, text, sizeof text);
-        count_new(key, &line, text);
-    }
+static void find_origin(struct origin *origin, uintptr_t depth)
+{
+    struct python_line line = python_line_find();
+
+    origin->key = line.code ? line.key ^ depth : 0;
+    origin->code = line.code;
+    origin->prints = line.prints;
+    origin->is_counted = origin->key && raise_known(origin->key);
+    if (line.code && !origin->is_counted)
+        python_line_text(&line, origin->line, sizeof origin->line);
     python_release(line.frame);
-    python_release(line.code);
+    if (origin->is_counted)
+        python_release(origin->code);
+}
+
+static void count_new(const struct origin *origin)
+{
+    char what[64] = "print", name[sizeof origin->line + sizeof what + 1];
+
+    if (!origin->prints)
+        native_stack_reader(what, sizeof what);
+    snprintf(name, sizeof name, "%s %s", origin->line, what);
+    vgpu_note("host read", name);
+    if (!origin->code || !python_enter())
+        return; /* a reference more does no harm */
+    uint64_t *counter = report_counter("host read", name);
+    if (counter)
+        remember_reader(origin->key, origin->code, counter);
+    else
+        python_release(origin->code);
+    python_leave();
 }
 
 void host_read_note(void)
 {
+    struct origin origin = { 0, 0, NULL, 0, "?" };
+
     if (!report_is_wanted())
         return;
     if (python_enter()) {
-        note_with_line((uintptr_t)__builtin_frame_address(0));
+        find_origin(&origin, (uintptr_t)__builtin_frame_address(0));
         python_leave();
-    } else {
-        struct python_line none = { 0, NULL, NULL, 0 };
-        count_new(0, &none, "?");
     }
+    /* Without the interpreter's lock: the loader is asked, which has its own. */
+    if (!origin.is_counted)
+        count_new(&origin);
 }
 
 int host_read_is_of(const char *operator)

@@ -5,16 +5,16 @@
 #include "host_reads.h"
 
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unwind.h>
 
 #define DEEPEST 96
 #define NAME_ROOM 48
 #define KNOWN_ADDRESSES 2048 /* a power of two */
 
-enum kind { NOTHING, OPERATOR, INTERPRETER };
+enum kind { NOTHING, OPERATOR, PYTHON };
 
 /* dladdr() searches all of a library's symbols: a millisecond for torch's. */
 static struct known {
@@ -46,23 +46,37 @@ static void look_up(struct known *entry, void *address)
     entry->address = address;
     entry->kind = NOTHING;
     /* One byte back: a return address may be the next function's first byte. */
-    if (!dladdr((char *)address - 1, &info) || !info.dli_sname)
+    if (!dladdr((char *)address - 1, &info))
+        return;
+    if (info.dli_fname && strstr(info.dli_fname, "/libtorch_python.so")) {
+        entry->kind = PYTHON; /* it calls operators, and none calls it but through the interpreter */
+        return;
+    }
+    if (!info.dli_sname)
         return;
     if (read_name(info.dli_sname, "_ZN2at4_ops", entry->name)
         || read_name(info.dli_sname, "_ZN6vision3ops", entry->name))
         entry->kind = OPERATOR;
     else if (!strncmp(info.dli_sname, "_PyEval_", 8) || !strncmp(info.dli_sname, "PyEval_", 7))
-        entry->kind = INTERPRETER;
+        entry->kind = PYTHON;
 }
 
-/* With the lock held, until the caller is done with the entry. */
-static const struct known *know(void *address)
+/* No lock is held while the loader is asked: it has one of its own, under which
+ * libraries' constructors call CUDA. */
+static struct known know(void *address)
 {
-    struct known *entry = &known[((uintptr_t)address * 0x9e3779b97f4a7c15ull >> 48) % KNOWN_ADDRESSES];
+    struct known *place = &known[((uintptr_t)address * 0x9e3779b97f4a7c15ull >> 48) % KNOWN_ADDRESSES];
 
-    if (entry->address != address)
-        look_up(entry, address);
-    return entry;
+    vgpu_lock();
+    struct known found = *place;
+    vgpu_unlock();
+    if (found.address != address) {
+        look_up(&found, address);
+        vgpu_lock();
+        *place = found;
+        vgpu_unlock();
+    }
+    return found;
 }
 
 /* Operators that only hand values over: who called them says more. */
@@ -101,29 +115,41 @@ static void write_plainly(char *out, size_t room, const char *name)
     snprintf(out, room, "%.*s", (int)length, name);
 }
 
+struct walk {
+    const char *plain; /* of the innermost operator, while there is no better one */
+    char *out;
+    size_t room;
+    int frames;
+};
+
+static _Unwind_Reason_Code look_at_frame(struct _Unwind_Context *context, void *argument)
+{
+    struct walk *walk = argument;
+    void *address = (void *)_Unwind_GetIP(context);
+
+    if (!address || ++walk->frames > DEEPEST)
+        return _URC_END_OF_STACK;
+    const struct known found = know(address);
+    if (found.kind == PYTHON)
+        return _URC_END_OF_STACK;
+    if (found.kind != OPERATOR)
+        return _URC_NO_REASON;
+    const char *label = plain_reader(found.name);
+    if (!label) {
+        write_plainly(walk->out, walk->room, found.name);
+        walk->plain = NULL;
+        return _URC_END_OF_STACK;
+    }
+    walk->plain = walk->plain ? walk->plain : label;
+    return _URC_NO_REASON;
+}
+
 void native_stack_reader(char *out, size_t room)
 {
-    void *addresses[DEEPEST];
-    int count = backtrace(addresses, DEEPEST);
-    const char *plain = NULL;
+    struct walk walk = { NULL, out, room, 0 };
 
     snprintf(out, room, "unknown");
-    vgpu_lock();
-    for (int i = 0; i < count; i++) {
-        const struct known *entry = know(addresses[i]);
-        if (entry->kind == INTERPRETER)
-            break;
-        if (entry->kind != OPERATOR)
-            continue;
-        const char *label = plain_reader(entry->name);
-        if (!label) {
-            write_plainly(out, room, entry->name);
-            plain = NULL;
-            break;
-        }
-        plain = plain ? plain : label;
-    }
-    vgpu_unlock();
-    if (plain)
-        snprintf(out, room, "%s", plain);
+    _Unwind_Backtrace(look_at_frame, &walk);
+    if (walk.plain)
+        snprintf(out, room, "%s", walk.plain);
 }
