@@ -14,7 +14,7 @@ from memtui import __version__
 
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
 _RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
-_COMMANDS = ("run", "attach", "ps", "open", "demo")
+_COMMANDS = ("run", "attach", "ps", "open", "demo", "estimate")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
@@ -65,7 +65,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     """What was asked for; ends the process with one line where it cannot be understood."""
-    parser = _parser()
+    parser = _parser(words[:1] == ["estimate"])
     if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
         parser.error(f"{words[0]} is no command: memtui run {words[0]}")
     options, unknown = parser.parse_known_args(words)
@@ -111,6 +111,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from memtui.commands.open import open_log
 
         return open_log(options)
+    if options.command == "estimate":
+        from memtui.commands.estimate import run_estimate
+
+        return run_estimate(options)
     from memtui.commands.demo import demo
 
     return demo(options)
@@ -121,7 +125,8 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(estimating: bool) -> argparse.ArgumentParser:
+    """`estimating` brings the options of that command, which nothing else needs."""
     parser = _Parser(
         prog="memtui",
         description="A live monitor of the memory of PyTorch training runs: where it went, and whether it will fit.",
@@ -175,6 +180,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     _exact_peaks(demo)
     _watching(demo)
+    estimate = commands.add_parser(
+        "estimate",
+        help="a training's memory in closed form, without a script",
+        description="Estimates what a training takes on one device from its shapes: each term with its formula and "
+        "source, the phases of a step, the peak, and whether it fits. Nothing is run.",
+    )
+    if estimating:
+        from memtui.commands.estimate_options import add_options
+
+        add_options(estimate)
     return parser
 
 

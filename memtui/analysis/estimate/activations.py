@@ -95,6 +95,8 @@ def _attention(model: Transformer, setting: Setting) -> list[Saved]:
         found.append(Saved("attention", "normed queries and keys", 2 * (queries + model.key_width), 4))
     # Flash attention keeps its output, which is the projection's input.
     found.append(Saved("attention", "output", queries, width, () if setting.flash else ("o",)))
+    if model.output_copy and setting.flash and width == 4:
+        found.append(Saved("attention", "input of o", queries, width, ("o",)))
     return found
 
 

@@ -47,6 +47,7 @@ class Transformer:
     output_bias: bool = True
     mlp_bias: bool = True
     fused_qkv: bool = False
+    output_copy: bool = False  # nn.MultiheadAttention's: in fp32 it copies what attention gives
     qk_norm: bool = False
     experts: int = 0
     experts_per_token: int = 0

@@ -244,7 +244,9 @@ def _vit(fields: _Fields, name: str) -> Transformer:
         vocabulary=0,
         positions=(image // patch) ** 2 + 1,
         activation=fields.word("hidden_act", "gelu"),
+        # Those by name are torchvision's, built on nn.MultiheadAttention.
         fused_qkv=fields.flag("fused_qkv", False),
+        output_copy=fields.flag("fused_qkv", False),
         classes=fields.whole("num_labels", default=1000),
         hidden_dropout=fields.share("hidden_dropout_prob", 0.0),
         attention_dropout=fields.share("attention_probs_dropout_prob", 0.0),

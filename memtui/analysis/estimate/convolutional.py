@@ -15,6 +15,8 @@ _DEPTHS = {
     "resnet-152": ((3, 8, 36, 3), True),
 }
 _IMAGE = 224
+#: Those that are known by name.
+CONVNETS = tuple(_DEPTHS)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from memtui.analysis.units import size
 
 from .activations import Setting, block, token_bytes
 from .architecture import Transformer
-from .optimizers import intermediate_size, state_size
+from .optimizers import state_size
 from .precision import PRECISIONS
 from .request import Parameters, Request
 
@@ -15,29 +15,34 @@ def assumptions(request: Request, parameters: Parameters) -> tuple[str, ...]:
     """One sentence each, only those that matter here."""
     precision, recipe = request.precision, request.optimizer
     found = [
-        "The optimizer's state is made in its first step: up to there each phase is lower by it, and the first step() or"
-        " the second forward pass is where a run goes out of memory.",
-        "Gradients are set to None between steps."
-        if request.accumulation == 1
-        else "Each micro-batch runs its backward pass before the next one: only gradients are kept, not activations.",
+        "The optimizer's state is made in its first step: before it each phase is lower by that, so that a run may go "
+        "out of memory only in its first step() or its second forward pass."
     ]
-    size_ = state_size(recipe, precision, parameters.trained, parameters.trained_shapes)
-    if size_.assumed:
-        found.append(f"{recipe.words}: {size_.assumed}.")
-    if intermediate_size(recipe, precision, request.implementation or "", 0, ()).bytes is None:
+    if request.accumulation > 1:
+        found.append("Each micro-batch goes backward before the next one: gradients are kept, not activations.")
+    elif not request.kept_gradients:
+        found.append("Gradients are set to None between steps.")
+    state = state_size(recipe, precision, parameters.trained, parameters.trained_shapes)
+    if state.assumed:
+        found.append(f"{recipe.words}: {state.assumed}.")
+    if recipe.rule in ("factored", "muon", "shampoo"):
         found.append(f"{recipe.words}'s own temporaries are taken to be two of the largest parameter's size.")
     found += _model_assumptions(request)
     if request.gpus > 1:
         found.append("Bytes are those of one device; every device has a batch of its own.")
     if precision.name == "fp8":
-        found.append("fp8 products leave weights and saved tensors as wide as they were: published 61.8 GiB against 62.0.")
+        found.append(
+            "fp8 products leave weights and saved tensors as wide as they are: published 61.8 GiB, 62.0 without."
+        )
     return tuple(found)
 
 
 def _model_assumptions(request: Request) -> list[str]:
     model, found = request.model, []
     if isinstance(model, Transformer) and model.classes is None and request.batch:
-        found.append("The loss is taken in fp32 of all tokens' logits, and the program holds the logits through backward.")
+        width = "in fp32 " if model.loss_fp32 or request.precision.compute == 4 else ""
+        held = "has let go of them before" if request.released_logits else "holds them through"
+        found.append(f"The loss is taken {width}of all tokens' logits, and the program {held} backward.")
     if isinstance(model, Transformer) and request.flash and request.precision.compute == 4:
         found.append("Flash kernels take 16 bits; in fp32 the memory-efficient one does the same.")
     if request.lora_rank:
@@ -71,9 +76,10 @@ def _sixteen(request: Request, parameters: Parameters) -> str:
     trained = parameters.trained
     return (
         f"Bytes a trained parameter: 16 (Rajbhandari et al. 2020: 2 + 2 + 12; {size(16 * trained)}), 18 (Hugging Face "
-        f"docs: 6 + 4 + 8; {size(18 * trained)}). Both hold: fp32 Adam and a 16-bit run with a master copy store 16; "
-        "18 counts autocast's 16-bit copies of the weights, which live from forward to backward only, or fp32 gradients."
-        f" Here: {_stored(request)}."
+        f"docs: 6 + 4 + 8; {size(18 * trained)}), 16 to 20 (Megatron docs, by the width of its gradients). Each holds "
+        "for its own recipe: fp32 Adam, autocast, and 16 bits with a master copy keep 16 between steps; 18 adds "
+        "autocast's 16-bit copies of the weights, alive from forward to backward only, or fp32 gradients beside "
+        f"16-bit weights; 20 has gradients in both widths. Here: {_stored(request)}."
     )
 
 
@@ -89,8 +95,8 @@ def _four_or_five(request: Request, parameters: Parameters) -> str:
     four, five = 4 * parameters.trained * width, 5 * parameters.trained * width
     return (
         f"Peak of Adam's step: 4 N P ({size(four)}) where the largest of gradients, intermediates and activations is "
-        f"taken, 5 N P ({size(five)}) with gradients and intermediates together. The second is right for foreach, torch's "
-        "default on a GPU: gradients are alive while the intermediates are; fused leaves the intermediates out."
+        f"taken, 5 N P ({size(five)}) with gradients and intermediates together. The second is right for foreach, "
+        "torch's default on a GPU: gradients are alive while the intermediates are; fused leaves the intermediates out."
     )
 
 
@@ -106,8 +112,8 @@ def _scores(request: Request, model: Transformer, batch: int) -> str:
     own = [batch * sequence * each for each in here]
     kind = PRECISIONS["fp32"].words if request.precision.compute == 4 else "16 bits"
     return (
-        f"A block's activations: s b h (34 + 5 a s / h) is {size(paper[0])}, 34 s b h with flash attention {size(paper[1])} "
-        "(Korthikanti et al. 2022). That is a GPT block in 16 bits with dropout; this one in "
+        f"A block's activations: s b h (34 + 5 a s / h) is {size(paper[0])}, 34 s b h with flash attention "
+        f"{size(paper[1])} (Korthikanti et al. 2022). That is a GPT block in 16 bits with dropout; this one in "
         f"{kind} keeps {size(own[0])} and {size(own[1])}. The score term goes with flash attention; who leaves it in "
         "for a flash run, or out for one without, is wrong by the square of the sequence."
     )

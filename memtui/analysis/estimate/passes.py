@@ -11,7 +11,7 @@ from .precision import Precision
 from .request import Parameters, Request
 from .terms import BLOCKS, END, FORWARD, LOSS, Term
 
-KORTHIKANTI = "Korthikanti et al. 2022, sec. 4.1"
+KORTHIKANTI = "Korthikanti et al. 2022, eq. 1"
 CHECKPOINTS = "Chen et al. 2016"
 _FLASH = "Dao et al. 2022"
 _SAVED = "torch docs, Autograd mechanics"
@@ -52,7 +52,7 @@ def _fitted(request: Request, parameters: Parameters, batch: int) -> Term:
     elements = 4.6894e-4 * parameters.total + 1.8494e6
     formula = f"{tokens:,} tokens x (4.6894e-4 x {parameters.total:,} + 1.8494e6) x {width} B"
     words = "activations, a linear fit"
-    source = "published fit over models; half of what its own text measured at 1.5 B"
+    source = "published fit over models, rough"
     return Term(words, "activations", round(tokens * elements * width), formula, source, _UNTIL_BLOCKS)
 
 
@@ -66,16 +66,14 @@ def _convolutional(model: ConvNet, batch: int, width: int) -> list[Term]:
     ]
 
 
-def _transformer(
-    request: Request, parameters: Parameters, model: Transformer, batch: int, sequence: int
-) -> list[Term]:
+def _transformer(request: Request, parameters: Parameters, model: Transformer, batch: int, sequence: int) -> list[Term]:
     setting = Setting(request.precision, sequence, request.flash, request.dropout, parameters.layers)
     tokens = batch * sequence
     saved = block(model, setting)
     found = _blocks(request, parameters, model, saved, tokens)
     found += _ends(request, parameters, model, tokens)
     if model.classes is None:
-        found += _logits(model, request.precision, tokens)
+        found += _logits(model, request.precision, tokens, request.released_logits)
     found.append(_block_backward(model, setting, saved, tokens))
     return found
 
@@ -98,13 +96,11 @@ def _blocks(
     if request.checkpointing == "selective" and not request.flash:
         kept = [each for each in saved if each.group != "scores"]
         scores = [each for each in saved if each.group == "scores"]
-        again = _grouped(scores, tokens, 1, frozenset({BLOCKS}), "Korthikanti et al. 2022, sec. 5")
+        again = _grouped(scores, tokens, 1, frozenset({BLOCKS}), "Korthikanti et al. 2022, eq. 6")
     return [*_grouped(kept, tokens, blocks, _UNTIL_BLOCKS), *again]
 
 
-def _grouped(
-    saved: Sequence[Saved], tokens: int, blocks: int, phases: frozenset[str], source: str = ""
-) -> list[Term]:
+def _grouped(saved: Sequence[Saved], tokens: int, blocks: int, phases: frozenset[str], source: str = "") -> list[Term]:
     found = []
     for group, (words, usual) in _GROUPS.items():
         members = [each for each in saved if each.group == group]
@@ -153,8 +149,8 @@ def _ends(request: Request, parameters: Parameters, model: Transformer, tokens: 
     return [Term("embeddings and head", "activations", bytes_, formula, _SAVED, _UNTIL_BLOCKS)]
 
 
-def _logits(model: Transformer, precision: Precision, tokens: int) -> list[Term]:
-    """Logits that the program holds until it has gone backward, and what their cross-entropy keeps and makes."""
+def _logits(model: Transformer, precision: Precision, tokens: int, released: bool) -> list[Term]:
+    """Logits, which the program holds until it has gone backward or not, and what their cross-entropy keeps."""
     size = f"{tokens:,} tokens x {model.vocabulary:,}"
     elements = tokens * model.vocabulary
     both, width = frozenset({FORWARD, LOSS}), precision.compute
@@ -164,7 +160,8 @@ def _logits(model: Transformer, precision: Precision, tokens: int) -> list[Term]
         formula = f"{f'{copies} x ' if copies > 1 else ''}{size} x {bytes_each} B"
         return Term(name, category, copies * elements * bytes_each, formula, _LOSS_SOURCE, phases)
 
-    found = [term("logits", "activations", width, _UNTIL_BLOCKS | {END})]
+    held = frozenset({FORWARD}) if released else _UNTIL_BLOCKS | {END}
+    found = [term("logits", "activations", width, held)]
     found.append(term("log-softmax of the logits", "activations", softmax, both))
     if model.logit_cap:
         found.append(term("logits before the cap", "activations", width, both))

@@ -41,6 +41,8 @@ class Request:
     optimizer: Recipe = RECIPES["adamw"]
     implementation: Optional[str] = None
     accumulation: int = 1
+    kept_gradients: bool = False  # zero_grad(set_to_none=False): zeroed, not dropped
+    released_logits: bool = False  # the program has let go of the logits before its backward pass
     flash: bool = True
     checkpointing: str = "none"
     dropout: bool = True

@@ -59,8 +59,7 @@ def gradient_terms(request: Request, parameters: Parameters) -> list[Term]:
     if isinstance(request.model, Transformer) and request.model.tied and request.model.classes is None:
         early += _part(parameters.trained_shapes, "embeddings")
     late = parameters.trained - early
-    # Between micro-batches all of them are kept.
-    kept = ALWAYS if request.accumulation > 1 else None
+    kept = ALWAYS if request.accumulation > 1 or request.kept_gradients else None
     source = ZERO if gpus > 1 else _AUTOGRAD
     found = []
     for words, elements, phases in (
@@ -82,7 +81,7 @@ def second_gradient_terms(request: Request, parameters: Parameters) -> list[Term
         if table is not None:
             formula = f"2 x {table.elements:,} x {width} B: its own, and its sum with the head's"
             return [_temporary("tied embedding's gradients", 2 * table.elements * width, formula, {END})]
-    if request.accumulation > 1 and parameters.trained_shapes:
+    if (request.accumulation > 1 or request.kept_gradients) and parameters.trained_shapes:
         largest = max(weight.elements // weight.copies for weight in parameters.trained_shapes)
         formula = f"{largest:,} x {width} B, before it is added to what is there"
         return [_temporary("largest gradient, twice", largest * width, formula, {END})]
@@ -117,7 +116,7 @@ def step_terms(request: Request, parameters: Parameters) -> list[Term]:
     if precision.master and gradient_width(request) < 4:
         elements = parameters.trained
         formula = f"{elements:,} x 4 B{_over(gpus)}"
-        words, source = "gradients in fp32 for the step", "DeepSpeed docs, ZeRO"
+        words, source = "gradients in fp32 for the step", "DeepSpeed, stage_1_and_2.py"
         found.append(_temporary(words, share(4 * elements, gpus), formula, {STEP}, source))
     return found
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
+from .accuracy import KnownError, known_error
+
 FORWARD, LOSS, BLOCKS, END, STEP = (
     "end of forward",
     "backward: loss",
@@ -67,6 +69,16 @@ class Estimate:
     def peak(self) -> Phase:
         """The highest of the phases, the first of equals: a peak is a maximum, not a sum of what never coincides."""
         return max(self.phases, key=lambda phase: phase.bytes)
+
+    @property
+    def least_bytes(self) -> int:
+        """The highest of the phases without its activations, which are the least certain."""
+        return max(phase.bytes - phase.bytes_by_category["activations"] for phase in self.phases)
+
+    @property
+    def error(self) -> KnownError:
+        """How far such estimates have been from published figures."""
+        return known_error(shapes_known=self.shapes_known)
 
     @property
     def complete(self) -> bool:
