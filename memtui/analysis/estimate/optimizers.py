@@ -63,7 +63,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("adamw8bit", "8-bit AdamW", rule="eight bit", tensors=2, source="Dettmers et al. 2022, sec. 2"),
         Recipe("lion8bit", "8-bit Lion", rule="eight bit", tensors=1, source="Dettmers et al. 2022, sec. 2"),
         Recipe("adafactor", "Adafactor", rule="factored", source="Shazeer and Stern 2018, alg. 4"),
-        Recipe("muon", "Muon, AdamW beside it", rule="muon", source="Jordan et al. 2024; torch docs, Muon"),
+        Recipe("muon", "Muon, AdamW beside it", rule="muon", source="Jordan et al. 2024"),
         Recipe("shampoo", "Shampoo", rule="shampoo", source="Gupta et al. 2018, alg. 1"),
     )
 }

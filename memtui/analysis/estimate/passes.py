@@ -15,7 +15,7 @@ KORTHIKANTI = "Korthikanti et al. 2022, eq. 1"
 CHECKPOINTS = "Chen et al. 2016"
 _FLASH = "Dao et al. 2022"
 _SAVED = "torch docs, Autograd mechanics"
-_LOSS_SOURCE = "measured, torch 2.14; Wijmans et al. 2024, tab. 1"
+_LOSS_SOURCE = "measured; Wijmans et al. 2024"
 _GROUPS = {
     "norms": ("norms", _SAVED),
     "attention": ("attention's inputs and output", KORTHIKANTI),
@@ -52,7 +52,7 @@ def _fitted(request: Request, parameters: Parameters, batch: int) -> Term:
     elements = 4.6894e-4 * parameters.total + 1.8494e6
     formula = f"{tokens:,} tokens x (4.6894e-4 x {parameters.total:,} + 1.8494e6) x {width} B"
     words = "activations, a linear fit"
-    source = "published fit over models, rough"
+    source = "published fit, rough"
     return Term(words, "activations", round(tokens * elements * width), formula, source, _UNTIL_BLOCKS)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AUTOCAST = "torch docs, Automatic mixed precision"
-ZERO = "Rajbhandari et al. 2020, sec. 3.1"
+AUTOCAST = "torch docs, autocast"
+ZERO = "Rajbhandari et al. 2020, 3.1"
 OPTIM = "torch docs, torch.optim"
 
 

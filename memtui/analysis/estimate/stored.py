@@ -130,7 +130,7 @@ def communication_terms(request: Request, parameters: Parameters) -> list[Term]:
         if request.bucket_view:
             return []
         formula = f"{trained:,} x {width} B, a copy of every gradient"
-        return [Term("DDP buckets", "communication", trained * width, formula, "torch docs, DistributedDataParallel")]
+        return [Term("DDP buckets", "communication", trained * width, formula, "torch docs, DDP")]
     if request.zero < 3:
         elements = min(trained, _REDUCE_BUCKET)
         formula = f"{elements:,} x {width} B, reduce_bucket_size"

@@ -11,10 +11,10 @@ from .accuracy import KnownError
 from .device import Device, Fit, fit
 from .terms import CATEGORIES, Estimate, Term
 
-_NAME, _BYTES, _SOURCE = 33, 10, 38
+_NAME, _BYTES, _SOURCE = 33, 10, 32
 #: From here on a source stands beside its formula; below it is a number in brackets, with a list.
 _WIDE = 120
-_NARROWEST = 60
+_NARROWEST = 80
 #: Headings of the phases' table.
 _SHORT = {
     "parameters": "params",
@@ -27,7 +27,7 @@ _SHORT = {
 
 
 def lines(estimate: Estimate, width: int, device: Device) -> Iterator[str]:
-    """Everything there is to say in at most `width` columns, of which at least 60 are taken."""
+    """Everything there is to say in at most `width` columns, of which 80 are taken anyhow."""
     width = max(width, _NARROWEST)
     yield from _wrapped("estimate  ", estimate.title, width)
     yield from _wrapped("          ", estimate.setting, width)
@@ -131,8 +131,8 @@ def _phases(estimate: Estimate, width: int) -> Iterator[str]:
     for phase in estimate.phases:
         cells = [number(phase.bytes_by_category[name], unit) for name in shown]
         total = ("" if phase.complete else "≥") + number(phase.bytes, unit)
-        mark = "  peak" if phase.name == estimate.peak.name else ""
-        yield f"  {phase.name:<20}" + "".join(f"{cell:>8}" for cell in (*cells, total)) + mark
+        mark = ">" if phase.name == estimate.peak.name else " "
+        yield f"{mark} {phase.name:<20}" + "".join(f"{cell:>8}" for cell in (*cells, total))
 
 
 def _wrapped(first: str, text: str, width: int) -> list[str]:
