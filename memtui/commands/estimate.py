@@ -16,6 +16,7 @@ from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.configs import UnknownArchitecture, read_config
 from memtui.analysis.estimate.convolutional import CONVNETS, find_convnet
 from memtui.analysis.estimate.device import Device, fit
+from memtui.analysis.estimate.levers import Lever, levers
 from memtui.analysis.estimate.named import CONFIGS, find_named
 from memtui.analysis.estimate.request import Contradiction, Model, Request
 from memtui.analysis.estimate.table import lines
@@ -41,14 +42,15 @@ def run_estimate(options: argparse.Namespace) -> int:
         return 0
     device = _device(options.gpu, options.context)
     try:
-        found = estimate(_request(options))
+        request = _request(options)
+        found, helpful = estimate(request), levers(request)
     except (Contradiction, UnknownArchitecture) as error:
         raise CommandError(str(error), 2) from None
     if options.json:
-        print(json.dumps(_document(found, device), indent=2))
+        print(json.dumps(_document(found, device, helpful), indent=2))
         return 0
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
-    for line in lines(found, columns, device):
+    for line in lines(found, columns, device, helpful):
         print(writable(sys.stdout, line))
     return 0
 
@@ -141,7 +143,7 @@ def _card(name: str) -> Any:
         raise CommandError(f"--gpu: {clean(str(error), 300)}", 2) from None
 
 
-def _document(found: Estimate, device: Device) -> dict[str, Any]:
+def _document(found: Estimate, device: Device, helpful: tuple[Lever, ...]) -> dict[str, Any]:
     peak = found.peak
     fits = fit(peak.bytes, found.least_bytes, device, found.error, complete=found.complete)
     return {
@@ -175,6 +177,7 @@ def _document(found: Estimate, device: Device) -> dict[str, Any]:
         "outside_pytorch_bytes": device.context_bytes,
         "device_bytes": device.capacity_bytes,
         "fit": None if fits is None else asdict(fits),
+        "levers": [asdict(lever) for lever in helpful],
         "assumptions": found.assumptions,
         "disagreements": found.disagreements,
     }

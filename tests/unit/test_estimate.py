@@ -15,11 +15,12 @@ from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.configs import read_config
 from memtui.analysis.estimate.convolutional import find_convnet
 from memtui.analysis.estimate.device import Device, fit
+from memtui.analysis.estimate.levers import levers
 from memtui.analysis.estimate.named import find_named
 from memtui.analysis.estimate.optimizers import IMPLEMENTATIONS, RECIPES
 from memtui.analysis.estimate.precision import PRECISIONS
 from memtui.analysis.estimate.request import CHECKPOINTING, Contradiction, Freeze, Request
-from memtui.analysis.estimate.terms import BLOCKS, CATEGORIES, END, FORWARD, LOSS, STEP, Estimate, category_bytes
+from memtui.analysis.estimate.terms import BLOCKS, CATEGORIES, END, FORWARD, LAST, LOSS, STEP, Estimate, category_bytes
 
 MIB = 2**20
 EVERY = frozenset(("qkv", "q", "k", "v", "o", "gate", "up", "down", "norm"))
@@ -317,7 +318,7 @@ def test_buckets_of_ddp_are_a_copy_unless_they_are_views() -> None:
     copied = estimate(replace(GPT, gpus=4))
     viewed = estimate(replace(GPT, gpus=4, bucket_view=True))
 
-    assert [phase.bytes_by_category["communication"] for phase in copied.phases] == [4 * 354_823_168] * 5
+    assert [phase.bytes_by_category["communication"] for phase in copied.phases] == [4 * 354_823_168] * 6
     assert category_bytes(viewed.terms, "communication") == 0
 
 
@@ -327,7 +328,7 @@ def test_autocast_copies_live_until_backward() -> None:
     term = next(term for term in estimate(GPT).terms if term.name == "autocast's copies of weights")
 
     assert term.bytes == 2 * matrices
-    assert {FORWARD, LOSS, BLOCKS} == term.phases
+    assert term.phases == {LAST, FORWARD, LOSS, BLOCKS}
     sharded = estimate(replace(GPT, zero=3, gpus=8))
     assert not any("copies of weights" in term.name for term in sharded.terms)
 
@@ -339,6 +340,27 @@ def test_logits_stay_as_long_as_the_program_holds_them() -> None:
 
     assert held.phases == {FORWARD, LOSS, BLOCKS, END}
     assert released.phases == {FORWARD}
+
+
+@given(REQUESTS)
+def test_a_lever_lowers_the_peak(request: Request) -> None:
+    """By the share that makes it worth a line; the strongest is first."""
+    before = estimate(request).peak.bytes
+    found = levers(request)
+
+    assert all(lever.peak_bytes <= 0.98 * before for lever in found)
+    assert [lever.peak_bytes for lever in found] == sorted(lever.peak_bytes for lever in found)
+
+
+def test_levers_are_those_of_what_dominates() -> None:
+    """Activations: checkpoints and fewer samples. State: fewer bytes of it, or more devices; nothing that needs a batch."""
+    activations = [lever.words for lever in levers(GPT)]
+    state = levers(Request(parameters=7 * 10**9))
+
+    assert activations[0] == "full checkpointing"
+    assert "micro-batches of 4, twice as many" in activations
+    assert [lever.words for lever in state] == ["ZeRO-2 on 8 devices", "8-bit AdamW", "fused optimizer"]
+    assert all(lever.lower_bound for lever in state)
 
 
 @pytest.mark.parametrize(

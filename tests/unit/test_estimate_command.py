@@ -67,7 +67,7 @@ def test_a_table_says_what_it_is_and_where_its_figures_are_from(
 
     assert (status, err) == (0, "")
     assert out.startswith("estimate  ")
-    assert re.search(r"On \d+ published peaks\s+the error was \d+ %", out)
+    assert re.search(r"On \d+ published peaks the error of such estimates was \d+ %", re.sub(r"\s+", " ", out))
     assert len(re.findall(r"^> (end|backward|optimizer)", out, re.MULTILINE)) == 1
     assert re.search(r"^peak +(≥ )?[\d.]+ GiB \(estimate\)", out, re.MULTILINE)
     assert "\x1b" not in out

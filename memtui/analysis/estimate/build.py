@@ -62,7 +62,7 @@ def _check(request: Request) -> None:
 
 
 def _workspaces() -> Term:
-    formula = "2 x (2 x 4 MiB + 8 x 16 KiB)"
+    formula = "2 x (2 x 4 MiB + 8 x 16 KiB); 64 MiB on Hopper"
     return Term("cuBLAS workspaces", "temporaries", _WORKSPACE_BYTES, formula, "torch docs, CUDA semantics", ALWAYS)
 
 

@@ -49,7 +49,7 @@ def _model_assumptions(request: Request) -> list[str]:
         found.append("Adapters have the width of the weights, and no dropout of their own.")
     if request.freeze.parameters:
         found.append("Which parameters are frozen is not known: activations are counted as if none were.")
-    if model is None:
+    if model is None and request.batch and request.sequence:
         found.append("Without an architecture activations are a fit over other models: a rough guess.")
     return found
 

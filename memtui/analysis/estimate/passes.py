@@ -9,7 +9,7 @@ from .architecture import Transformer
 from .convolutional import ConvNet
 from .precision import Precision
 from .request import Parameters, Request
-from .terms import BLOCKS, END, FORWARD, LOSS, Term
+from .terms import BLOCKS, END, FORWARD, LAST, LOSS, Term
 
 KORTHIKANTI = "Korthikanti et al. 2022, eq. 1"
 CHECKPOINTS = "Chen et al. 2016"
@@ -23,7 +23,7 @@ _GROUPS = {
     "mlp": ("MLP", KORTHIKANTI),
     "dropout": ("dropout masks", KORTHIKANTI),
 }
-_UNTIL_BLOCKS = frozenset({FORWARD, LOSS, BLOCKS})
+_UNTIL_BLOCKS = frozenset({LAST, FORWARD, LOSS, BLOCKS})
 
 
 def pass_terms(request: Request, parameters: Parameters) -> list[Term]:
@@ -74,8 +74,7 @@ def _transformer(request: Request, parameters: Parameters, model: Transformer, b
     found += _ends(request, parameters, model, tokens)
     if model.classes is None:
         found += _logits(model, request.precision, tokens, request.released_logits)
-    found.append(_block_backward(model, setting, saved, tokens))
-    return found
+    return [*found, *_inside(request, model, setting, saved, tokens)]
 
 
 def _blocks(
@@ -127,26 +126,26 @@ def widths(saved: Sequence[Saved]) -> str:
 
 def _ends(request: Request, parameters: Parameters, model: Transformer, tokens: int) -> list[Term]:
     """Before the first block and behind the last one."""
-    precision = request.precision
-    saved = []
-    whole = not request.lora_rank and parameters.learning_blocks == model.layers
-    if whole and request.dropout and model.embedding_dropout:
-        saved.append(Saved("", "embedding mask", model.hidden, 1))
+    precision, width = request.precision, request.precision.compute
     ends = norm(model, precision)
-    if whole and model.embedding_norm:
-        saved += ends
-    if model.final_norm:
-        saved += ends
+    before: list[Saved] = []
+    if not request.lora_rank and parameters.learning_blocks == model.layers:
+        if request.dropout and model.embedding_dropout:
+            before.append(Saved("", "mask", model.hidden, 1))
+        before += ends if model.embedding_norm else []
+    behind = list(ends) if model.final_norm else []
     if model.classes is None and not request.lora_rank:
-        saved.append(Saved("", "input of the head", model.hidden, precision.compute))
+        behind.append(Saved("", "input of the head", model.hidden, width))
     if model.masked_head:
-        width = precision.compute
-        saved += [Saved("", "head's layer and activation", 2 * model.hidden, width), *ends]
-    if not saved:
-        return []
-    formula = f"{tokens:,} tokens x {widths(saved)}"
-    bytes_ = tokens * token_bytes(saved)
-    return [Term("embeddings and head", "activations", bytes_, formula, _SAVED, _UNTIL_BLOCKS)]
+        behind += [Saved("", "head's layer and activation", 2 * model.hidden, width), *ends]
+    return [
+        Term(name, "activations", tokens * token_bytes(saved), f"{tokens:,} tokens x {widths(saved)}", _SAVED, phases)
+        for name, saved, phases in (
+            ("embeddings", before, _UNTIL_BLOCKS),
+            ("final norm and head", behind, frozenset({FORWARD, LOSS})),
+        )
+        if saved
+    ]
 
 
 def _logits(model: Transformer, precision: Precision, tokens: int, released: bool) -> list[Term]:
@@ -160,7 +159,7 @@ def _logits(model: Transformer, precision: Precision, tokens: int, released: boo
         formula = f"{f'{copies} x ' if copies > 1 else ''}{size} x {bytes_each} B"
         return Term(name, category, copies * elements * bytes_each, formula, _LOSS_SOURCE, phases)
 
-    held = frozenset({FORWARD}) if released else _UNTIL_BLOCKS | {END}
+    held = frozenset({FORWARD}) if released else frozenset({FORWARD, LOSS, BLOCKS, END})
     found = [term("logits", "activations", width, held)]
     found.append(term("log-softmax of the logits", "activations", softmax, both))
     if model.logit_cap:
@@ -176,18 +175,25 @@ def _logits(model: Transformer, precision: Precision, tokens: int, released: boo
     return found
 
 
-def _block_backward(model: Transformer, setting: Setting, saved: Sequence[Saved], tokens: int) -> Term:
-    """Gradients inside one block: of its MLP, or of its scores while its MLP has been let go of."""
-    inner = max(model.experts_per_token, 1) * model.inner
-    width = setting.precision.compute
-    mlp = (3 if model.gated else 2) * inner * width
+def _inside(request: Request, model: Transformer, setting: Setting, saved: Sequence[Saved], tokens: int) -> list[Term]:
+    """What one block holds for a moment beside what is kept for its backward pass."""
+    hidden, inner = model.hidden, max(model.experts_per_token, 1) * model.inner
+    width, residual = setting.precision.compute, setting.precision.residual
+    wide = 3 if model.gated else 2
+    beside = f"2 x {hidden:,} x {residual} B"
+    found = []
+    if request.checkpointing == "full":
+        formula = f"{tokens:,} tokens x ({wide} x {inner:,} x {width} B + {beside})"
+        bytes_ = tokens * (wide * inner * width + 2 * hidden * residual)
+        found.append(Term("tensors inside a block", "temporaries", bytes_, formula, "derived", frozenset({LAST})))
+    # The input of the last layer has been let go of; for the scores' gradients all of the MLP.
     softmax = max((each.width for each in saved if each.what == "softmax"), default=0)
     released = token_bytes(each for each in saved if each.group == "mlp")
     scores = 2 * model.heads * setting.sequence * softmax - released
+    mlp = (wide - 1) * inner * width
+    words = f"{wide - 1} x {inner:,} x {width} B"
     if scores > mlp:
         words = f"2 x {model.heads} x {setting.sequence:,} x {softmax} B - {released:,} B of the MLP"
-    else:
-        words = f"{mlp // inner // width} x {inner:,} x {width} B"
-    formula = f"{tokens:,} tokens x ({words})"
-    bytes_ = tokens * max(mlp, scores)
-    return Term("gradients inside a block", "temporaries", bytes_, formula, "derived", frozenset({BLOCKS}))
+    bytes_ = tokens * (max(mlp, scores) + 2 * hidden * residual)
+    formula = f"{tokens:,} tokens x ({words} + {beside})"
+    return [*found, Term("gradients inside a block", "temporaries", bytes_, formula, "derived", frozenset({BLOCKS}))]

@@ -9,12 +9,12 @@ from .architecture import Transformer, Weight, count
 from .optimizers import Size, default_implementation, intermediate_size, state_size
 from .precision import ZERO, Precision
 from .request import Parameters, Request
-from .terms import ALWAYS, BLOCKS, END, FORWARD, LOSS, STEP, Term
+from .terms import ALWAYS, BLOCKS, END, FORWARD, LAST, LOSS, STEP, Term
 
 #: Elements of DeepSpeed's reduce bucket, unless configured.
 _REDUCE_BUCKET = 500_000_000
 _AUTOGRAD = "torch docs, Autograd mechanics"
-_BACKWARD = frozenset({FORWARD, LOSS, BLOCKS})
+_BACKWARD = frozenset({LAST, FORWARD, LOSS, BLOCKS})
 
 
 def share(bytes_: Optional[int], gpus: int) -> Optional[int]:
@@ -172,7 +172,7 @@ def cast_terms(request: Request, parameters: Parameters) -> list[Term]:
     if isinstance(model, Transformer) and model.tied and model.classes is None:
         matrices += model.vocabulary * model.hidden
     # A block that is computed again casts its weights again.
-    phases = frozenset({FORWARD}) if request.checkpointing == "full" else _BACKWARD
+    phases = frozenset({LAST, FORWARD}) if request.checkpointing == "full" else _BACKWARD
     return [_casts(matrices * width, f"{matrices:,} x {width} B of linear layers", request, phases)]
 
 

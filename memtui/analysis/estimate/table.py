@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from memtui.analysis.units import UNKNOWN, number, size, unit_of
 
 from .accuracy import KnownError
 from .device import Device, Fit, fit
+from .levers import Lever
 from .terms import CATEGORIES, Estimate, Term
 
 _NAME, _BYTES, _SOURCE = 33, 10, 32
 #: From here on a source stands beside its formula; below it is a number in brackets, with a list.
 _WIDE = 120
 _NARROWEST = 80
+_MOST_LEVERS = 6
 #: Headings of the phases' table.
 _SHORT = {
     "parameters": "params",
@@ -26,18 +28,25 @@ _SHORT = {
 }
 
 
-def lines(estimate: Estimate, width: int, device: Device) -> Iterator[str]:
+def lines(estimate: Estimate, width: int, device: Device, helpful: Sequence[Lever] = ()) -> Iterator[str]:
     """Everything there is to say in at most `width` columns, of which 80 are taken anyhow."""
     width = max(width, _NARROWEST)
     yield from _wrapped("estimate  ", estimate.title, width)
     yield from _wrapped("          ", estimate.setting, width)
-    yield from _wrapped("          ", _error_words(estimate.error), width)
+    yield from _wrapped("          ", _error_words(estimate), width)
     yield ""
     yield from _terms(estimate, width)
     yield ""
     yield from _phases(estimate, width)
     yield ""
     yield from _verdict(estimate, width, device)
+    if helpful:
+        yield ""
+        yield "what would lower the peak"
+        for lever in helpful[:_MOST_LEVERS]:
+            less = size(estimate.peak.bytes - lever.peak_bytes)
+            then = ("≥ " if lever.lower_bound else "") + size(lever.peak_bytes)
+            yield f"  {lever.words:<34}{then:>{_BYTES + 2}}{f'-{less}':>12}  {lever.price}"
     for heading, sentences in (
         ("taken for granted", estimate.assumptions),
         ("where sources disagree", estimate.disagreements),
@@ -49,11 +58,14 @@ def lines(estimate: Estimate, width: int, device: Device) -> Iterator[str]:
                 yield from _wrapped("  - ", sentence, width)
 
 
-def _error_words(error: KnownError) -> str:
+def _error_words(estimate: Estimate) -> str:
     """What an estimate is, and how far from the truth such estimates have been."""
+    error = estimate.error
+    basis = "from shapes alone" if estimate.shapes_known else "from the number of parameters alone"
     return (
-        f"from shapes alone, nothing was run. On {error.rows} published peaks the error was {100 * error.median:.0f} % "
-        f"in the median, up to {100 * error.ninetieth:.0f} % in nine of ten, {100 * error.worst:.0f} % in the worst."
+        f"{basis}, nothing was run. On {error.rows} published peaks the error of such estimates was "
+        f"{100 * error.median:.0f} % in the median, up to {100 * error.ninetieth:.0f} % in nine of ten, "
+        f"{100 * error.worst:.0f} % in the worst."
     )
 
 

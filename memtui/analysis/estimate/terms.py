@@ -8,7 +8,8 @@ from typing import Optional
 
 from .accuracy import KnownError, known_error
 
-FORWARD, LOSS, BLOCKS, END, STEP = (
+LAST, FORWARD, LOSS, BLOCKS, END, STEP = (
+    "forward: last block",
     "end of forward",
     "backward: loss",
     "backward: last block",
@@ -16,7 +17,7 @@ FORWARD, LOSS, BLOCKS, END, STEP = (
     "optimizer step",
 )
 #: In the order of a step.
-PHASES = (FORWARD, LOSS, BLOCKS, END, STEP)
+PHASES = (LAST, FORWARD, LOSS, BLOCKS, END, STEP)
 ALWAYS = frozenset(PHASES)
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "temporaries", "communication")
 
