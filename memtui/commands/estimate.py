@@ -24,7 +24,6 @@ from memtui.analysis.estimate.terms import Estimate
 from memtui.analysis.text import clean
 from memtui.analysis.units import parse_size, size
 from memtui.cli import CommandError
-from memtui.virtual_gpu.errors import VirtualGpuError
 
 from .estimate_options import gradient_width
 from .ownline import writable
@@ -132,11 +131,12 @@ def _device(gpu: Optional[str], context_bytes: Optional[int]) -> Device:
 
 def _card(name: str) -> Any:
     """An entry of the table of cards, where this memtui has one."""
-    shown = clean(name, 40)
+    from memtui.virtual_gpu.errors import VirtualGpuError
+
     try:
         cards = importlib.import_module("memtui.virtual_gpu.cards")
     except ImportError:
-        raise CommandError(f"--gpu {shown}: no size; write it as 80GiB", 2) from None
+        raise CommandError(f"--gpu {clean(name, 40)}: no size; write it as 80GiB", 2) from None
     try:
         return cards.find_card(name)
     except VirtualGpuError as error:

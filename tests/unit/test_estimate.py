@@ -353,7 +353,7 @@ def test_a_lever_lowers_the_peak(request: Request) -> None:
 
 
 def test_levers_are_those_of_what_dominates() -> None:
-    """Activations: checkpoints and fewer samples. State: fewer bytes of it, or more devices; nothing that needs a batch."""
+    """Activations: checkpoints, fewer samples. State: less of it, or more devices; nothing that needs a batch."""
     activations = [lever.words for lever in levers(GPT)]
     state = levers(Request(parameters=7 * 10**9))
 

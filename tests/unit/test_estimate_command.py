@@ -123,6 +123,19 @@ def test_a_config_is_read_from_its_file_or_its_folder(
     assert by_file["title"] == "my-llama: 1,235,814,400 parameters"
 
 
+def test_a_card_brings_its_memory_and_its_context(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the table of cards; a context that is given goes before the card's own."""
+    pytest.importorskip("memtui.virtual_gpu.cards", reason="there is no table of cards")
+    card = document(capsys, "gpt2", "--gpu", "a100-80g")
+    given = document(capsys, "gpt2", "--gpu", "a100-80g", "--context", "1GiB")
+
+    assert 78 * 2**30 < card["device_bytes"] <= 80 * 2**30
+    assert 0 < card["outside_pytorch_bytes"] != 2**30
+    assert given["outside_pytorch_bytes"] == 2**30
+    status, out, err = run(capsys, "gpt2", "--gpu", "no-such-card")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+
+
 def test_sharing_by_fsdp_is_zero_3(capsys: pytest.CaptureFixture[str]) -> None:
     """The same figures by both names."""
     words = ("gpt2", "--batch", "1", "--seq", "8")

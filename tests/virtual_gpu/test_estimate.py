@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from memtui.analysis.estimate.architecture import Weight, count
 from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.configs import read_config
+from memtui.analysis.estimate.optimizers import RECIPES, intermediate_size, state_size
 from memtui.analysis.estimate.precision import PRECISIONS
 from memtui.analysis.estimate.request import Request
 from memtui.analysis.estimate.terms import FORWARD, LAST, STEP
 from tests.support.programs import PROGRAMS
 from tests.support.virtual_gpu import virtual_environment
+from tests.virtual_gpu.conftest import RunChild
 
 pytestmark = pytest.mark.virtual_gpu
 
@@ -93,3 +96,53 @@ def test_peaks_are_those_of_the_allocator() -> None:
             words = {name: value for name, value in each.items() if name != "config"}
             wrong.append((each["config"]["model_type"], words, f"{peak:+.3f}", errors))
     assert not wrong, wrong
+
+
+_OPTIMIZERS = """
+import gc, json, sys, torch
+from torch import nn
+figures = []
+for name, options in json.loads(sys.argv[1]):
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).cuda()
+    optimizer = getattr(torch.optim, name)(model.parameters(), **options)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    state = [t for each in optimizer.state.values() for t in each.values() if torch.is_tensor(t) and t.is_cuda]
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    optimizer.step()
+    held = sum(tensor.nbytes for tensor in state)
+    figures.append([held, torch.cuda.max_memory_allocated() - before])
+    del model, optimizer, state, parameter
+    gc.collect()
+print(json.dumps(figures))
+"""
+_HOW = {"foreach": {"foreach": True}, "for-loop": {"foreach": False}, "fused": {"fused": True}}
+
+
+def test_optimizers_keep_and_hold_what_is_said(run_child: RunChild) -> None:
+    """State and the step's intermediates of each of torch's classes, foreach, in a loop and fused, within 1 MiB."""
+    shapes = (Weight("weight", (1024, 1024), "block", 8, True), Weight("bias", (1024,), "block", 8))
+    fused = ("SGD", "Adam", "AdamW", "Adagrad")
+    asked = [
+        (recipe, how)
+        for recipe in RECIPES.values()
+        for how in _HOW
+        if recipe.torch_class
+        and (how != "fused" or recipe.torch_class in fused)
+        # Its foreach form makes tensors of signs besides, a parameter at a time.
+        and (recipe.torch_class, how) != ("Rprop", "foreach")
+    ]
+    options = [[recipe.torch_class, {"lr": 0.1, **recipe.options, **_HOW[how]}] for recipe, how in asked]
+    options.append(["Adafactor", {}])
+    asked.append((RECIPES["adafactor"], "for-loop"))
+
+    measured = run_child(_OPTIMIZERS, virtual_environment(memory="24GiB"), json.dumps(options))
+
+    for (recipe, how), (state, held) in zip(asked, measured):
+        trained, precision = count(shapes), PRECISIONS["fp32"]
+        said = state_size(recipe, precision, trained, shapes).bytes
+        moment = intermediate_size(recipe, precision, how, trained, shapes).bytes
+        assert said == pytest.approx(state, abs=1 << 20), (recipe.name, how)
+        assert moment == pytest.approx(held, abs=1 << 20), (recipe.name, how)
