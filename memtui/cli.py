@@ -14,7 +14,10 @@ from memtui import __version__
 
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
 _RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
-_COMMANDS = ("run", "attach", "ps", "open", "demo", "estimate")
+#: The same of `plan`, where they may also stand directly behind the script.
+_PLAN_VALUES = frozenset(("--gpu", "--gpus", "--context", "--steps", "--fit", "--log", "--device", "--theme", "--rate"))
+_PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
+_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
@@ -41,9 +44,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     program: list[str] = []
     if words[:1] == ["run"]:
         words, program = split_run(words)
+    elif words[:1] == ["plan"]:
+        words, program = split_plan(words)
     _write_what_can_be_written()
     options = _options(words)
-    if options.command == "run":
+    if options.command in ("run", "plan"):
         options.program = program
     try:
         return _dispatch(options)
@@ -85,13 +90,34 @@ def _write_what_can_be_written() -> None:
 
 def split_run(words: list[str]) -> tuple[list[str], list[str]]:
     """The words of `memtui run …` that are memtui's, and those of the program: from a script, `-m` or `--` on."""
-    place = 1
+    place = _own_words(words, 1, _RUN_VALUES)
+    return words[:place], words[place:]
+
+
+def split_plan(words: list[str]) -> tuple[list[str], list[str]]:
+    """The same of `memtui plan …`, whose own options may also stand directly behind the script or the module.
+
+    There `--` ends them, so that the program may have options of the same names.
+    """
+    place = _own_words(words, 1, _PLAN_VALUES)
+    behind = place + (2 if words[place : place + 1] == ["-m"] else 1)
+    if words[place : place + 1] == ["--"]:
+        return words[:place], words[place:]
+    end = behind
+    while end < len(words) and words[end].partition("=")[0] in _PLAN_OPTIONS:
+        end += 2 if words[end] in _PLAN_VALUES else 1
+    rest = words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+    return words[:place] + words[behind:end], words[place:behind] + rest
+
+
+def _own_words(words: list[str], place: int, with_values: frozenset[str]) -> int:
+    """Where the program begins: a script, `-m` or `--`."""
     while place < len(words):
         word = words[place]
         if word in ("-m", "--") or not word.startswith("-") or word == "-":
             break
-        place += 2 if word in _RUN_VALUES else 1
-    return words[:place], words[place:]
+        place += 2 if word in with_values else 1
+    return place
 
 
 def _dispatch(options: argparse.Namespace) -> int:
@@ -111,13 +137,22 @@ def _dispatch(options: argparse.Namespace) -> int:
         from memtui.commands.open import open_log
 
         return open_log(options)
-    if options.command == "estimate":
-        from memtui.commands.estimate import run_estimate
+    if options.command == "demo":
+        from memtui.commands.demo import demo
 
-        return run_estimate(options)
-    from memtui.commands.demo import demo
+        return demo(options)
+    return _foretell(options)
 
-    return demo(options)
+
+def _foretell(options: argparse.Namespace) -> int:
+    """The commands that watch nothing."""
+    if options.command == "plan":
+        from memtui.commands.plan import plan
+
+        return plan(options)
+    from memtui.commands.estimate import run_estimate
+
+    return run_estimate(options)
 
 
 def _give_up_output() -> None:
@@ -180,17 +215,43 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     )
     _exact_peaks(demo)
     _watching(demo)
+    _plan(commands)
     estimate = commands.add_parser(
         "estimate",
         help="a training's memory in closed form, without a script",
         description="Estimates what a training takes on one device from its shapes: each term with its formula and "
-        "source, the phases of a step, the peak, and whether it fits. Nothing is run.",
+        "source, the phases of a step, the peak, and whether it fits. Nothing is run. With --gpu the status is 0 where "
+        "it fits, 3 where it does not and 4 where that cannot be told.",
     )
     if estimating:
         from memtui.commands.estimate_options import add_options
 
         add_options(estimate)
     return parser
+
+
+def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="say whether a program fits a GPU, without one",
+        usage="memtui plan --gpu GPU [options] SCRIPT ARGS… | -m MODULE ARGS… | -- COMMAND ARGS…",
+        description="Runs a program for some steps on a virtual GPU, with PyTorch's own CUDA allocator, and says "
+        "whether it fits, its peak, and what that is made of. It needs no GPU and no driver, but a CUDA build of "
+        "PyTorch. What "
+        "the program writes is thrown away, and it has no network. The status is 0 where it fits, 3 where it does not "
+        "and 4 where that is not known. The options may also stand directly behind the script.",
+    )
+    plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
+    plan.add_argument("--gpus", type=_count, default=1, metavar="N", help="how many of them the program sees")
+    plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
+    plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
+    plan.add_argument("--steps", type=_count, metavar="N", help="so many; without it, until no peak rises any more")
+    plan.add_argument("--fit", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256")
+    plan.add_argument("--json", action="store_true", help="print the answer as JSON")
+    plan.add_argument("--output", action="store_true", help="print the end of its output, on standard error")
+    plan.add_argument("--keep", action="store_true", help="let it write and use the network as ever")
+    plan.add_argument("--live", action="store_true", help="show it in the app as it runs")
+    _watching(plan)
 
 
 def _exact_peaks(parser: argparse.ArgumentParser) -> None:

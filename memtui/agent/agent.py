@@ -17,7 +17,7 @@ from ..wire import codec
 from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
 from . import VERSION, tensors
 from .activity import Activity
-from .callbacks import oom_observer, weakly
+from .callbacks import at_out_of_memory, in_children, weakly
 from .framing import Framing
 from .history import History
 from .observer import Observer
@@ -78,8 +78,7 @@ class Agent:
         """Takes over from the sentry; no thread and no socket before `start`."""
         self.observer.install(sentry)
         self._sentry = sentry
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=weakly(self._forked))
+        in_children(self._forked)
         self._at_exit = atexit.register(weakly(self._exiting))
 
     def initialized(self, name: str) -> None:
@@ -87,7 +86,7 @@ class Agent:
         try:
             if name == "cuda":
                 with contextlib.suppress(RuntimeError):  # cudaMallocAsync tells nobody
-                    self.torch._C._cuda_attach_out_of_memory_observer(oom_observer(self))
+                    at_out_of_memory(self.torch, self.out_of_memory)
             self.start()
         except Exception as error:  # noqa: BLE001 - called by torch while the program initialises its device
             self.observer.error = f"{type(error).__name__}: {error}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from .agent import Agent
+#: An attribute of `sys`: by the kind of event, the methods to be called, of any agent from any copy of this package.
+_KEPT = "_memtui_kept"
 
 
 def weakly(method: Any, *arguments: Any) -> Any:
@@ -25,16 +28,36 @@ def weakly(method: Any, *arguments: Any) -> Any:
     return call
 
 
-def oom_observer(agent: Agent) -> Any:
-    """What torch calls when it gives up an allocation: it must not raise, and torch offers no way to take it off."""
-    reference = weakref.ref(agent)
+def in_children(method: Any) -> None:
+    """Calls a bound method in children that are forked, as long as its object is there."""
+    if hasattr(os, "register_at_fork"):
+        _keep("fork", method, lambda call: os.register_at_fork(after_in_child=call))
 
-    def observe(device: int, asked: int, device_total: int, device_free: int) -> None:
-        try:
-            held = reference()
-            if held is not None:
-                held.out_of_memory(int(device), int(asked), int(device_total), int(device_free))
-        except BaseException:  # noqa: BLE001 - raising here would replace the program's own exception
-            return
 
-    return observe
+def at_out_of_memory(torch: Any, method: Any) -> None:
+    """Calls a bound method with what torch tells when it gives up an allocation, as long as its object is there.
+
+    Raises what torch raises where its allocator tells nobody.
+    """
+    _keep("out of memory", method, torch._C._cuda_attach_out_of_memory_observer)
+
+
+def _keep(kind: str, method: Any, register: Callable[[Any], None]) -> None:
+    """What is registered is never taken back: so it is one function in a process, whatever agents come and go."""
+    kept: dict[str, Any] = sys.__dict__.setdefault(_KEPT, {})
+    if kind not in kept:
+        noted: list[tuple[Any, str]] = []
+
+        def call(*arguments: Any) -> None:
+            try:
+                for reference, name in noted:
+                    held = reference()
+                    if held is not None:
+                        getattr(held, name)(*arguments)
+            except BaseException:  # noqa: BLE001 - raising would replace torch's own exception, or be printed by Python
+                return
+
+        register(call)
+        kept[kind] = noted
+    alive = [each for each in kept[kind] if each[0]() is not None]
+    kept[kind][:] = [*alive, (weakref.ref(method.__self__), method.__name__)]

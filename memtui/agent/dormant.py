@@ -44,6 +44,7 @@ class Sentry:
         self.passes: Any = None
         self.remove_backward: Any = None
         self.handles: list[Any] = []
+        self._queued: list[tuple[Any, Any]] = []  # what is to be called once a device is initialised, and by which
         self._optimizer_hooks: tuple[Any, Any] = ({}, {})
         #: Takes out what was loaded for this, once it has left.
         self.forget: Optional[Callable[[], None]] = None
@@ -86,11 +87,25 @@ class Sentry:
         """
         self._failed = True
         agent = self.agent
+        self._leave_queues()
         at_quiet_moment(self._unhook if agent is None else agent.observer.take_out, _QUIET_SECONDS)
         if current() is self:
             del sys.modules[_KEY]
         if self.forget is not None:
             self.forget()
+
+    def _leave_queues(self) -> None:
+        for backend, call in self._queued:
+            lock, calls = getattr(backend, "_initialization_lock", None), backend._queued_calls
+            if lock is None or not lock.acquire(blocking=False):
+                continue  # torch may just be going through them: it calls ours too, which does nothing any more
+            try:
+                # Others only append meanwhile.
+                for place in [place for place, each in enumerate(calls) if each is call]:
+                    del calls[place]
+            finally:
+                lock.release()
+        self._queued.clear()
 
     def _unhook(self) -> None:
         for handle in self.handles:
@@ -123,7 +138,9 @@ class Sentry:
                 self._initialized(name)
             elif hasattr(backend, "_queued_calls"):
                 # What torch itself calls once the device is initialised; no traceback is taken for ours.
-                backend._queued_calls.append((weakly(self._initialized, name), []))
+                call: Any = (weakly(self._initialized, name), [])
+                backend._queued_calls.append(call)
+                self._queued.append((backend, call))
 
     def take_exactly(self) -> None:
         """From now on each step's peak is taken, and the program's own readings are kept as they were."""

@@ -1,8 +1,8 @@
 """Short steps are not all watched alike: between two ticks only their ends are noted, and their evaluations.
 
-Of a training that makes ten steps between two frames, no frame shows more than one. What the others would tell costs
-the training some 15 µs each, of 2 ms. So after a tick the agent naps while the steps go on alike, and watches again
-in time for the next: the phase that a frame shows is always one that was seen to begin.
+Of a training that makes several steps between two frames, no frame shows more than one. What the others would tell
+costs the training some 15 µs each, of 2 ms. So after a tick the agent naps while the steps go on alike, and watches
+again in time for the next: the phase that a frame shows is always one that was seen to begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .phases import Phases
 
 #: Steps that last longer are all watched.
-_LONGEST_STEP_NS = 6_000_000
+_LONGEST_STEP_NS = 25_000_000
 #: What is left of a tick's period after a nap: so many steps, the first of them to rise in, and what delays them.
 _STEPS_AWAKE, _MARGIN_NS = 2.5, 2_000_000
 #: Among other notes, where one begins.

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any, Optional
 
 from ..wire.frames import Event
+from . import REHEARSAL
 from .blocks import BlockReader
 from .calls import Calls, compiles
 from .errors import is_own
@@ -49,7 +50,10 @@ class Recorder:
         self._on = False
         self._spoiled = ""  # why what is being recorded will not do
         self._latest_ns = 0
-        self._automatic = os.environ.get("MEMTUI_DIRECT") == str(os.getpid())
+        tried_out = os.environ.get(REHEARSAL) == "1"
+        self._automatic = tried_out or os.environ.get("MEMTUI_DIRECT") == str(os.getpid())
+        #: Steps before the one that is recorded unasked, and how many allocations one of them may have.
+        self._unasked = (2, MAX_ENTRIES // 2) if tried_out else (AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS)
         self._counted: Optional[tuple[int, int]] = None  # step, allocations until then
 
     # -- when ------------------------------------------------------------------------
@@ -71,10 +75,11 @@ class Recorder:
             return self.wanted
         step, allocations = phases.step, sum(self._allocations(index) for index in self._devices())
         before, self._counted = self._counted, (step, allocations)
-        if before is None or step < AUTOMATIC_STEPS or step <= before[0]:
+        first, most = self._unasked
+        if before is None or step < first or step <= before[0]:
             return False
         self._automatic = False
-        return (allocations - before[1]) <= AUTOMATIC_ALLOCATIONS * (step - before[0]) and not self._obstacle()
+        return (allocations - before[1]) <= most * (step - before[0]) and not self._obstacle()
 
     def _devices(self) -> tuple[int, ...]:
         names = (counters.device for counters in self._readings.devices)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import os
 import pathlib
 import signal
 import sys
 import tempfile
-from typing import BinaryIO, Optional
+from typing import BinaryIO
 
 import memtui.examples
 from memtui.cli import CommandError
 from memtui.sources.monitor import Monitor
-from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart
-from memtui.sources.program_connection import ProgramConnection, wait_for_exit
-from memtui.supervisor import messages
-from memtui.supervisor.messages import Kind
+from memtui.sources.program import LaunchFailed
+from memtui.sources.program_end import kill_program
 
 from .attach import watch_lines
 from .lastwords import exception_line, last_line
@@ -80,25 +77,11 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
         try:
             watch_lines(monitor, options, hangup)
         finally:
-            status = _end(start)
+            status = kill_program(start)  # it is a demo: nothing is lost with it
         if status is None or status.shell_code == 0:
             return 0
         why = _last_error(errors)
     raise CommandError(f"the training failed: {status}" + (f": {why}" if why else ""), status.shell_code)
-
-
-def _end(start: ProgramStart) -> Optional[ExitStatus]:
-    """Kills the training: it is a demo, nothing is lost with it. How it had ended before that, if it had."""
-    try:
-        with ProgramConnection(start.pid) as connection:
-            if connection.hello.exited:
-                return wait_for_exit(connection)
-            connection.send(messages.write(Kind.SIGNAL, signal=signal.SIGKILL, group=True))
-            wait_for_exit(connection)
-    except (ProgramError, OSError):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(start.pid, signal.SIGKILL)
-    return None
 
 
 def _last_error(errors: BinaryIO) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import shutil
@@ -15,19 +14,20 @@ from memtui.analysis.estimate.architecture import Transformer
 from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.configs import UnknownArchitecture, read_config
 from memtui.analysis.estimate.convolutional import CONVNETS, find_convnet
-from memtui.analysis.estimate.device import Device, fit
+from memtui.analysis.estimate.device import Device, Fit, fit
 from memtui.analysis.estimate.levers import Lever, levers
 from memtui.analysis.estimate.named import CONFIGS, find_named
 from memtui.analysis.estimate.request import Contradiction, Model, Request
 from memtui.analysis.estimate.table import lines
 from memtui.analysis.estimate.terms import Estimate
 from memtui.analysis.text import clean
-from memtui.analysis.units import parse_size, size
 from memtui.cli import CommandError
 
 from .estimate_options import gradient_width
 from .ownline import writable
 
+#: As `memtui plan` has it.
+_STATUS = {"fits": 0, "does not fit": 3, "cannot be told": 4}
 #: What a pipe or a file is given.
 _PLAIN_WIDTH = 120
 #: A configuration is some kilobytes; what is larger is another file.
@@ -35,7 +35,10 @@ _MOST_BYTES = 4_000_000
 
 
 def run_estimate(options: argparse.Namespace) -> int:
-    """Prints an estimate as a table or as JSON; raises CommandError, with one line, for what cannot be."""
+    """Prints an estimate as a table or as JSON; raises CommandError, with one line, for what cannot be.
+
+    The status is 0, but with a device 3 where it does not fit and 4 where that cannot be told.
+    """
     if options.list:
         print("\n".join((*CONFIGS, *CONVNETS)))
         return 0
@@ -45,13 +48,15 @@ def run_estimate(options: argparse.Namespace) -> int:
         found, helpful = estimate(request), levers(request)
     except (Contradiction, UnknownArchitecture) as error:
         raise CommandError(str(error), 2) from None
+    fits = fit(found.peak.bytes, found.least_bytes, device, found.error, complete=found.complete)
+    status = 0 if fits is None else _STATUS[fits.answer]
     if options.json:
-        print(json.dumps(_document(found, device, helpful), indent=2))
-        return 0
+        print(json.dumps(_document(found, device, fits, helpful), indent=2))
+        return status
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
     for line in lines(found, columns, device, helpful):
         print(writable(sys.stdout, line))
-    return 0
+    return status
 
 
 def _request(options: argparse.Namespace) -> Request:
@@ -115,37 +120,26 @@ def _from_file(path: str) -> Transformer:
 
 
 def _device(gpu: Optional[str], context_bytes: Optional[int]) -> Device:
-    """Of a size, or of a card by its name where those are known; `context_bytes` goes before the card's own."""
+    """Of a size, or of a card by its name; `context_bytes` goes before the card's own."""
     given = "as given" if context_bytes is not None else ""
     if gpu is None:
         return Device("", None, context_bytes, given)
-    try:
-        capacity = parse_size(gpu)
-        return Device(size(capacity), capacity, context_bytes, given)
-    except ValueError:
-        card = _card(gpu)
-    if context_bytes is None and card.context_bytes is not None:
-        return Device(card.name, card.total_bytes, card.context_bytes, card.context.source)
-    return Device(card.name, card.total_bytes, context_bytes, given)
-
-
-def _card(name: str) -> Any:
-    """An entry of the table of cards, where this memtui has one."""
+    from memtui.virtual_gpu.cards import card_for
     from memtui.virtual_gpu.errors import VirtualGpuError
 
     try:
-        cards = importlib.import_module("memtui.virtual_gpu.cards")
-    except ImportError:
-        raise CommandError(f"--gpu {clean(name, 40)}: no size; write it as 80GiB", 2) from None
-    try:
-        return cards.find_card(name)
+        card = card_for(gpu)
     except VirtualGpuError as error:
-        raise CommandError(f"--gpu: {clean(str(error), 300)}", 2) from None
+        # The list of cards is that command's.
+        words = str(error).replace("--list", "memtui plan --list")
+        raise CommandError(f"--gpu: {clean(words, 300)}", 2) from None
+    if context_bytes is None and card.context_bytes is not None:
+        return Device(card.name, card.total_bytes, card.context_bytes, f"{card.context.kind}: {card.context.source}")
+    return Device(card.name, card.total_bytes, context_bytes, given)
 
 
-def _document(found: Estimate, device: Device, helpful: tuple[Lever, ...]) -> dict[str, Any]:
+def _document(found: Estimate, device: Device, fits: Optional[Fit], helpful: tuple[Lever, ...]) -> dict[str, Any]:
     peak = found.peak
-    fits = fit(peak.bytes, found.least_bytes, device, found.error, complete=found.complete)
     return {
         "kind": "estimate",
         "title": found.title,

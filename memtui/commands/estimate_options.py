@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=count, metavar="N", help="instead of a model: its parameters, 7B, 124M")
     _training(parser)
     _memory(parser)
-    parser.add_argument("--gpu", metavar="SIZE", help="say whether it fits a device of this size, 80GiB, or a card")
+    parser.add_argument("--gpu", metavar="SIZE", help="say whether it fits: a100-80g, 4090, 24GiB")
     parser.add_argument(
         "--context", type=size, metavar="SIZE", help="what CUDA and libraries take outside PyTorch; unknown otherwise"
     )

@@ -20,7 +20,18 @@ from memtui.virtual_gpu.torch_install import TorchInstall
 SOURCE_FOLDER = Path(__file__).resolve().parent / "src"
 
 _CORE = "libvgpu_core.so"
-_CORE_SOURCES = ("settings.c", "usage.c", "usage_table.c", "ranges.c", "copies.c", "process.c")
+_CORE_SOURCES = (
+    "settings.c",
+    "usage.c",
+    "usage_table.c",
+    "ranges.c",
+    "copies.c",
+    "process.c",
+    "report_file.c",
+    "host_reads.c",
+    "python_line.c",
+    "native_stack.c",
+)
 _PRELOAD = "libvgpu_preload.so"
 
 # -O2 without a stack protector: preload.c needs its dlopen() to end in a tail call.
@@ -124,7 +135,7 @@ class _Build:
     def run(self, stubs: list[StubLibrary]) -> None:
         self._objects.mkdir()
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            self._link(_CORE, list(pool.map(self._compile, _CORE_SOURCES)), "-lpthread")
+            self._link(_CORE, list(pool.map(self._compile, _CORE_SOURCES)), "-lpthread", "-ldl")
             for _ in pool.map(self._build_stub, stubs):
                 pass
         (self._folder / "libcuda.so").symlink_to("libcuda.so.1")  # triton links against that name

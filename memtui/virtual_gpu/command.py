@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memtui.virtual_gpu.build import build, find_compiler
+from memtui.virtual_gpu.card_list import list_lines
+from memtui.virtual_gpu.cards import cards, profile_for
 from memtui.virtual_gpu.errors import VirtualGpuError
 from memtui.virtual_gpu.launch import environment
-from memtui.virtual_gpu.profile import Profile, profile_of
+from memtui.virtual_gpu.profile import Profile, parse_compute_capability, parse_size, parse_sizes
 from memtui.virtual_gpu.torch_install import find_torch, torch_location_of
 
 _CHECK_PROGRAM = "import torch; torch.zeros(1, device='cuda'); print(torch.cuda.get_device_name())"
@@ -28,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        if options.list:
+            return _list()
         if options.build:
             print(build(find_torch(options.torch)).path)
             return 0
@@ -41,22 +46,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _list() -> int:
+    try:
+        print("\n".join(list_lines(cards(), shutil.get_terminal_size().columns)), flush=True)
+    except BrokenPipeError:
+        # The reader has seen enough; the interpreter would say that of standard output at its end as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m memtui.virtual_gpu",
         description="Run a command on virtual GPUs: torch's real CUDA allocator, without a GPU or a driver.",
     )
-    parser.add_argument(
-        "--memory", default="48GiB", help="of each device: 24GiB, or 24GiB,80GiB (default: %(default)s)"
-    )
+    parser.add_argument("--gpu", help="what the devices are like: a name of --list such as a100-80g, or a size")
+    parser.add_argument("--memory", help="of each device, otherwise as --gpu says: 24GiB, or 24GiB,80GiB")
     parser.add_argument("--count", type=int, default=1, help="number of devices (default: %(default)s)")
-    parser.add_argument("--name", default=Profile.name, help="the device's name (default: %(default)s)")
-    parser.add_argument("--cc", default="8.6", help="compute capability (default: %(default)s)")
-    parser.add_argument("--context", default="0", help="bytes of a CUDA context, per process and device: 400MiB")
+    parser.add_argument("--name", help="the device's name, otherwise as --gpu says")
+    parser.add_argument("--cc", help="compute capability, otherwise as --gpu says")
+    parser.add_argument("--context", help="bytes of a CUDA context, per process and device: 400MiB")
     parser.add_argument("--report", action="store_true", help="each process says its peaks when it ends")
     parser.add_argument("--trace", action="store_true", help="say every notable call on standard error")
     parser.add_argument("--torch", type=Path, help="site-packages folder of the torch to build for")
     doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--list", action="store_true", help="the GPUs that --gpu knows, and what is known of them")
     doing.add_argument("--build", action="store_true", help="only build the stand-ins, and print where they are")
     doing.add_argument("--check", action="store_true", help="say whether virtual GPUs work here, and why not")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command to run")
@@ -64,15 +78,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _profile(options: argparse.Namespace) -> Profile:
-    return profile_of(
-        memory=options.memory,
-        context=options.context,
-        cc=options.cc,
+    """What --gpu names, or the default GPU, with what the other options say of it."""
+    profile = dataclasses.replace(
+        Profile() if options.gpu is None else profile_for(options.gpu),
         count=options.count,
-        name=options.name,
         report=options.report,
         trace=options.trace,
     )
+    if options.memory is not None:
+        # The driver's share belongs to the memory of the card that was named.
+        memory_bytes = parse_sizes(options.memory)
+        profile = dataclasses.replace(profile, memory_bytes=memory_bytes, driver_reserved_bytes=0)
+    if options.name is not None:
+        profile = dataclasses.replace(profile, name=options.name)
+    if options.cc is not None:
+        profile = dataclasses.replace(profile, compute_capability=parse_compute_capability(options.cc))
+    if options.context is not None:
+        profile = dataclasses.replace(profile, context_bytes=parse_size(options.context))
+    return profile
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -81,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
     if program is None:
         print(f"memtui: there is no command {command[0] if command else ''}", file=sys.stderr)
         return _NOT_FOUND
-    location = options.torch or _torch_of_program(program)
+    location = options.torch or torch_of_program(program)
     variables = environment(_profile(options), location)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -92,7 +115,7 @@ def _run(options: argparse.Namespace) -> int:
         return _CANNOT_RUN
 
 
-def _torch_of_program(program: str) -> Path | None:
+def torch_of_program(program: str) -> Path | None:
     """The torch that a Python program will import; `None` where this interpreter's is the best guess."""
     interpreter = _interpreter_of(program)
     if interpreter is None or os.path.abspath(interpreter) == os.path.abspath(sys.executable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Union
@@ -54,7 +55,8 @@ class Profile:
     """
 
     count: int = 1
-    #: A device's memory as printed on the box; the last one stands for all further devices.
+    #: A device's memory as NVML tells its total; the last one stands for all further devices.  Torch's
+    #: total is this without `driver_reserved_bytes`.
     memory_bytes: tuple[int, ...] = (48 << 30,)
     name: str = "NVIDIA RTX A6000"
     compute_capability: tuple[int, int] = (8, 6)
@@ -65,6 +67,10 @@ class Profile:
     driver_reserved_bytes: int = 0
     #: What a cuDNN convolution asks for.
     cudnn_workspace_bytes: int = 0
+    #: Bytes of device memory that each NCCL communicator of several ranks takes; `None`: see nccl.c.
+    nccl_buffers_bytes: int | None = None
+    #: The share of its elements, 0 to 1, that `nonzero()` and what is made of it are taken to find.
+    selected: float = 0.0
     #: NVML's utilisation in percent.
     utilization: int = 0
     #: "not_supported" or "lost": NVML's memory info fails that way.
@@ -77,6 +83,8 @@ class Profile:
     report: bool = False
     #: Every notable call goes to standard error.
     trace: bool = False
+    #: Where each process keeps its report: this path, a dot and its pid.  See report_file.py.
+    report_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= MAX_DEVICES:
@@ -85,6 +93,10 @@ class Profile:
             raise VirtualGpuError("the virtual GPUs have no memory size", _SIZE_HELP)
         if any(size <= 0 for size in self.memory_bytes):
             raise VirtualGpuError("a virtual GPU's memory must be more than nothing", _SIZE_HELP)
+        if not 0 <= self.selected <= 1:
+            raise VirtualGpuError(f"a share of {self.selected} elements cannot be selected", "between 0 and 1")
+        if self.nccl_buffers_bytes is not None and self.nccl_buffers_bytes < 0:
+            raise VirtualGpuError("NCCL's buffers cannot be less than nothing", _SIZE_HELP)
         if self.nvml_memory_failure not in (None, *NVML_FAILURES):
             raise VirtualGpuError(
                 f"NVML's memory info cannot fail as {self.nvml_memory_failure!r}", "one of " + ", ".join(NVML_FAILURES)
@@ -106,12 +118,18 @@ class Profile:
         }
         if self.nvml_memory_failure is not None:
             variables["VGPU_NVML_MEMORY"] = self.nvml_memory_failure
+        if self.selected:
+            variables["VGPU_SELECTED"] = repr(self.selected)
+        if self.nccl_buffers_bytes is not None:
+            variables["VGPU_NCCL_BUFFERS"] = str(self.nccl_buffers_bytes)
         if self.process_memory_unavailable:
             variables["VGPU_NVML_PROCESS_MEMORY"] = "unavailable"
         if self.report:
             variables["VGPU_REPORT"] = "1"
         if self.trace:
             variables["VGPU_TRACE"] = "1"
+        if self.report_file is not None:
+            variables["VGPU_REPORT_FILE"] = os.path.abspath(self.report_file)
         return variables
 
 

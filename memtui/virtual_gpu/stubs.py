@@ -15,7 +15,15 @@ from memtui.virtual_gpu.elf import SharedObject, read_shared_object
 
 #: Sources by library stem; a library that is not here has generated stubs only.
 SOURCES: Mapping[str, tuple[str, ...]] = {
-    "libcudart": ("runtime_error.c", "runtime_device.c", "runtime_memory.c", "runtime_stream.c", "runtime_kernel.c"),
+    "libcudart": (
+        "runtime_error.c",
+        "runtime_device.c",
+        "runtime_memory.c",
+        "runtime_share.c",
+        "runtime_stream.c",
+        "runtime_kernel.c",
+        "runtime_selected.c",
+    ),
     "libcuda": ("driver.c", "driver_memory.c"),
     "libnvidia-ml": ("nvml.c", "nvml_figures.c", "nvml_sensors.c", "nvml_absent.c"),
     "libcublas": ("cublas.c",),

@@ -90,7 +90,9 @@ def _read_install(folder: Path) -> TorchInstall:
         raise VirtualGpuError(f"{folder / 'version.py'} names no version", "reinstall torch")
     if cuda is None:
         raise VirtualGpuError(
-            f"torch {version} is a build without CUDA", "install the default Linux build: pip install torch"
+            f"torch {version} is a build without CUDA",
+            "the default Linux build has it: pip install torch; without NVIDIA's libraries, which virtual GPUs do not "
+            "need: pip install --no-deps torch && pip install filelock fsspec jinja2 networkx sympy typing-extensions",
         )
     major, _, minor = cuda.partition(".")
     number = (int(major), int(minor or 0))

@@ -47,7 +47,7 @@ def test_of_most_short_steps_only_the_end_is_noted(tmp_path: pathlib.Path) -> No
 
 
 def test_all_of_longer_steps_is_noted(tmp_path: pathlib.Path) -> None:
-    assert counted(tmp_path, pause=0.01)[1] == 0
+    assert counted(tmp_path, pause=0.03)[1] == 0
 
 
 def test_all_is_noted_where_several_optimizers_step(tmp_path: pathlib.Path) -> None:

@@ -53,7 +53,8 @@ def state():
     threads = sorted(thread.name for thread in threading.enumerate())
     finders = [type(finder).__name__ for finder in sys.meta_path if "memtui" in type(finder).__module__]
     kinds = type(torch.autograd._engine_run_backward).__name__, type(model._forward_pre_hooks).__name__
-    return hooks, names, threads, finders, kinds, vars().keys() & {"_thread", "builtins"}
+    queued = len(torch.cuda._queued_calls), len(torch.xpu._queued_calls) if hasattr(torch, "xpu") else 0
+    return hooks, names, threads, finders, kinds, vars().keys() & {"_thread", "builtins"}, queued
 print("ready", flush=True)
 while True:
     loss = model(torch.randn(8, 64)).square().mean()

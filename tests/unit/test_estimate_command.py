@@ -52,7 +52,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status, out, err = run(capsys, *words, "--json")
-    assert (status, err) == (0, "")
+    assert (status in (0, 3, 4), err) == (True, "")
     found = json.loads(out)
     assert isinstance(found, dict)
     return found
@@ -65,7 +65,7 @@ def test_a_table_says_what_it_is_and_where_its_figures_are_from(
     """An estimate with its known error, one phase marked as the peak, a source for every term, no colours."""
     status, out, err = run(capsys, *words)
 
-    assert (status, err) == (0, "")
+    assert (status in (0, 3, 4), err) == (True, "")
     assert out.startswith("estimate  ")
     assert re.search(r"On \d+ published peaks the error of such estimates was \d+ %", re.sub(r"\s+", " ", out))
     assert len(re.findall(r"^> (end|backward|optimizer)", out, re.MULTILINE)) == 1
@@ -123,17 +123,29 @@ def test_a_config_is_read_from_its_file_or_its_folder(
     assert by_file["title"] == "my-llama: 1,235,814,400 parameters"
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["gpt2", "--batch", "1", "--seq", "64"], 0),
+        (["gpt2", "--batch", "1", "--seq", "64", "--gpu", "80GiB"], 0),
+        (["--params", "7B", "--gpu", "24GiB"], 3),
+        (["gpt2", "--gpu", "80GiB"], 4),
+    ],
+)
+def test_the_status_says_whether_it_fits(capsys: pytest.CaptureFixture[str], words: list[str], status: int) -> None:
+    """As `memtui plan` has it: 0, 3 where it does not, 4 where it cannot be told; 0 where nobody asked."""
+    assert run(capsys, *words)[0] == status
+
+
 def test_a_card_brings_its_memory_and_its_context(capsys: pytest.CaptureFixture[str]) -> None:
     """By the table of cards; a context that is given goes before the card's own."""
-    pytest.importorskip("memtui.virtual_gpu.cards", reason="there is no table of cards")
     card = document(capsys, "gpt2", "--gpu", "a100-80g")
     given = document(capsys, "gpt2", "--gpu", "a100-80g", "--context", "1GiB")
 
     assert 78 * 2**30 < card["device_bytes"] <= 80 * 2**30
     assert 0 < card["outside_pytorch_bytes"] != 2**30
     assert given["outside_pytorch_bytes"] == 2**30
-    status, out, err = run(capsys, "gpt2", "--gpu", "no-such-card")
-    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert document(capsys, "gpt2", "--gpu", "4090")["device_bytes"] > 20 * 2**30
 
 
 def test_sharing_by_fsdp_is_zero_3(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +173,8 @@ def test_the_architectures_are_listed(capsys: pytest.CaptureFixture[str]) -> Non
         (["no-such-model"], "no architecture or file 'no-such-model'"),
         (["a\x1b[31mb"], "'ab'"),
         (["gpt2", "--gpu", "much"], "--gpu"),
+        (["gpt2", "--gpu", "no-such-card"], "there is no GPU 'no-such-card'"),
+        (["gpt2", "--gpu", "1.2.3GiB"], "--gpu"),
         (["gpt2", "--zero", "2"], "--gpus"),
         (["gpt2", "--fsdp", "4", "--gpus", "2"], "leave --gpus out"),
         (["gpt2", "--seq", "1025", "--batch", "1"], "1,024 positions"),

@@ -28,6 +28,7 @@ def loaded_by(code: str) -> set[str]:
         "import memtui.wire.codec, memtui.wire.paths",
         "import memtui.cli",
         "import memtui.supervisor",
+        "import memtui.planning.throwaway, memtui.planning.capability, memtui.planning.inside",
     ],
 )
 def test_what_starts_quickly_loads_nothing_heavy(code: str) -> None:

@@ -59,10 +59,52 @@ def test_the_check() -> None:
     assert done.stdout.splitlines()[-1] == "works: NVIDIA L4"
 
 
+def test_a_gpu_by_name_and_what_is_said_besides() -> None:
+    source = """
+import torch
+p = torch.cuda.get_device_properties(0)
+print(p.name, p.total_memory, p.major, p.multi_processor_count, torch.cuda.mem_get_info()[0])
+"""
+    program = ("--", sys.executable, "-c", source)
+    total = 25_250_627_584
+    assert (
+        _command("--gpu", "4090", *program).stdout == f"NVIDIA GeForce RTX 4090 {total} 8 128 {total - (426 << 20)}\n"
+    )
+    besides = ("--memory", "2GiB", "--context", "512MiB", "--cc", "9.0", "--name", "mine")
+    assert _command("--gpu", "4090", *besides, *program).stdout == f"mine {2 << 30} 9 128 {3 << 29}\n"
+    assert _command("--gpu", "3GiB", *program).stdout == f"virtual GPU {3 << 30} 8 84 {3 << 30}\n"
+
+
+def test_the_list() -> None:
+    done = _command("--list", COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a100-80g                 79.3 c   8.0  108        922 c" in done.stdout.splitlines()
+
+
+def test_a_list_that_nobody_reads_to_its_end() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nowhere:
+        done = subprocess.run(
+            [sys.executable, "-m", "memtui.virtual_gpu", "--list"],
+            env={**os.environ, "PYTHONPATH": _ROOT},
+            stdout=nowhere,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert done.stderr == b""
+
+
 def test_errors_are_a_problem_and_a_fix() -> None:
     wrong_size = _command("--memory", "24GB", "--", "true")
     assert wrong_size.returncode == 1
     assert wrong_size.stderr == "memtui: '24GB' is not a size\n        write 24GiB, 500MiB or plain bytes\n"
+    several = _command("--gpu", "v100-pcie", "--", "true")
+    assert several.returncode == 1
+    assert several.stderr == (
+        "memtui: 'v100-pcie' may be one of several GPUs\n        name one of v100-pcie-16g, v100-pcie-32g\n"
+    )
     unknown = _command("--", "no-such-command")
     assert unknown.returncode == 127
     assert unknown.stderr == "memtui: there is no command no-such-command\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -89,17 +90,37 @@ def test_texts_become_bytes() -> None:
 
 def test_switches_are_absent_until_they_are_set() -> None:
     switches = Profile(
-        nvml_memory_failure="lost", process_memory_unavailable=True, pid_offset=100_000, report=True, trace=True
+        nvml_memory_failure="lost",
+        process_memory_unavailable=True,
+        pid_offset=100_000,
+        report=True,
+        trace=True,
+        report_file="reports/run",
+        selected=0.25,
+        nccl_buffers_bytes=0,
     ).environment()
     assert switches["VGPU_NVML_MEMORY"] == "lost"
     assert switches["VGPU_NVML_PROCESS_MEMORY"] == "unavailable"
     assert switches["VGPU_NVML_PID_OFFSET"] == "100000"
     assert switches["VGPU_REPORT"] == switches["VGPU_TRACE"] == "1"
+    # a child may run in another folder
+    assert switches["VGPU_REPORT_FILE"] == os.path.abspath("reports/run")
+    assert switches["VGPU_SELECTED"] == "0.25"
+    assert switches["VGPU_NCCL_BUFFERS"] == "0"
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"count": 17}, {"count": -1}, {"memory_bytes": ()}, {"memory_bytes": (0,)}, {"nvml_memory_failure": "tired"}],
+    [
+        {"count": 17},
+        {"count": -1},
+        {"memory_bytes": ()},
+        {"memory_bytes": (0,)},
+        {"nvml_memory_failure": "tired"},
+        {"selected": 1.5},
+        {"selected": float("nan")},
+        {"nccl_buffers_bytes": -1},
+    ],
 )
 def test_a_profile_that_cannot_be(wrong: dict[str, object]) -> None:
     with pytest.raises(VirtualGpuError):

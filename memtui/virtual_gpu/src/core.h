@@ -25,10 +25,13 @@ struct vgpu_settings {
     uint64_t driver_reserved;            /* bytes of each device that nobody can have */
     uint64_t context;                    /* bytes charged once per process and device */
     uint64_t copy_max;                   /* longest copy to a device that is really made */
+    int64_t nccl_buffers;                /* bytes of a communicator's buffers; -1: as measured */
     uint64_t cudnn_workspace;            /* bytes a cuDNN convolution asks for */
+    double selected; /* share of its elements that nonzero() finds */
     int cc_major, cc_minor;
     int multiprocessors;
     int report, trace;
+    const char *report_file; /* prefix of the reports' paths, or NULL */
     const char *name;
 };
 
@@ -58,7 +61,8 @@ void vgpu_set_current_ordinal(int ordinal);
 
 /* ---- ranges.c: which addresses are device or pinned host memory -------- */
 
-enum vgpu_kind { VGPU_DEVICE = 1, VGPU_HOST, VGPU_RESERVED };
+/* Shared: another process's device memory. */
+enum vgpu_kind { VGPU_DEVICE = 1, VGPU_HOST, VGPU_RESERVED, VGPU_SHARED };
 
 struct vgpu_range {
     uintptr_t base;
@@ -78,8 +82,16 @@ int vgpu_range_remove(const void *address, struct vgpu_range *out);
 
 void vgpu_kernel_launched(void);
 void vgpu_copy(void *to, const void *from, size_t size);
+void vgpu_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height);
 void vgpu_fill(void *to, int value, size_t size);
+void vgpu_select_from(uint64_t elements); /* nonzero() counts among so many: its next read is answered */
 uint64_t vgpu_zero_reads(void); /* host reads of computed bytes so far */
+
+/* ---- report_file.c: what a run depended on ------------------------------ */
+
+/* Kinds: "estimated" (a figure that is only modelled), "refused" (a call that
+ * is not), "host read" (zeros in place of computed values). */
+void vgpu_note(const char *kind, const char *name);
 
 /* ---- process.c: one lock for all in-process state, fork, messages ------ */
 

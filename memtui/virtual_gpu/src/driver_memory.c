@@ -185,6 +185,7 @@ VGPU_API int cuMemExportToShareableHandle(void *out, void *handle, int type, uns
     (void)handle;
     (void)type;
     (void)flags;
+    vgpu_note("refused", "cuMemExportToShareableHandle");
     return CUDA_NOT_SUPPORTED;
 }
 

@@ -5,24 +5,57 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NCCL_CUDA_ERROR 1
 #define NCCL_SYSTEM_ERROR 2
 
 struct communicator {
     int rank, size;
+    int device;       /* physical index */
+    uint64_t buffers; /* bytes charged to it */
 };
 
 struct unique_id {
     char bytes[128];
 };
 
+/* What NCCL allocates by itself grows with its channels, hence with the links of
+ * a machine, and not beyond the third rank.  Measured on four A100 with NVLink:
+ * 544 MiB for two ranks, 688 for more (github.com/NVIDIA/nccl, issue 964). */
+static uint64_t buffer_bytes(int size)
+{
+    int64_t asked = vgpu_settings()->nccl_buffers;
+
+    if (size < 2)
+        return 0;
+    return asked >= 0 ? (uint64_t)asked : size == 2 ? 544ull << 20 : 688ull << 20;
+}
+
 static int new_communicator(void **out, int rank, int size)
 {
     struct communicator *made = malloc(sizeof *made);
+    int device = vgpu_physical(vgpu_current_ordinal());
+    uint64_t bytes = buffer_bytes(size);
 
+    *out = NULL;
     if (!made)
         return NCCL_SYSTEM_ERROR;
-    *made = (struct communicator){ rank, size };
+    if (device < 0 || vgpu_enter_context(device) || (bytes && vgpu_take(device, bytes))) {
+        vgpu_say("out of memory: NCCL's buffers of %llu MiB do not fit", (unsigned long long)bytes >> 20);
+        free(made);
+        return NCCL_CUDA_ERROR;
+    }
+    if (bytes)
+        vgpu_note("estimated", "NCCL buffers");
+    *made = (struct communicator){ rank, size, device, bytes };
     *out = made;
+    return 0;
+}
+
+static int free_communicator(struct communicator *communicator)
+{
+    if (communicator->buffers)
+        vgpu_give(communicator->device, communicator->buffers);
+    free(communicator);
     return 0;
 }
 
@@ -92,14 +125,12 @@ VGPU_API int ncclCommSplit(struct communicator *communicator, int color, int key
 
 VGPU_API int ncclCommDestroy(struct communicator *communicator)
 {
-    free(communicator);
-    return 0;
+    return free_communicator(communicator);
 }
 
 VGPU_API int ncclCommAbort(struct communicator *communicator)
 {
-    free(communicator);
-    return 0;
+    return free_communicator(communicator);
 }
 
 VGPU_API int ncclCommGetAsyncError(void *communicator, int *status)

@@ -1,6 +1,6 @@
 /* What belongs to the process as a whole: the lock, fork, and messages. */
 #define _GNU_SOURCE
-#include "core.h"
+#include "report_file.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -26,17 +26,30 @@ VGPU_API unsigned vgpu_fork_generation(void)
     return generation;
 }
 
+static void before_fork(void)
+{
+    vgpu_lock();
+    report_lock();
+}
+
+static void after_fork_in_parent(void)
+{
+    report_unlock();
+    vgpu_unlock();
+}
+
 static void after_fork_in_child(void)
 {
     /* The lock is owned by the forking thread, whose id the child does not
      * have: unlocking would fail, so it is made anew. */
     lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    report_lock_anew();
     generation++;
 }
 
 __attribute__((constructor)) static void watch_fork(void)
 {
-    pthread_atfork(vgpu_lock, vgpu_unlock, after_fork_in_child);
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /* One write() a line, and no stdio buffer that a fork or an _exit could
@@ -85,5 +98,6 @@ VGPU_API long vgpu_nothing(const char *name)
 VGPU_API long vgpu_refuse(const char *name, int code)
 {
     vgpu_say("%s is not simulated", name);
+    vgpu_note("refused", name);
     return code;
 }

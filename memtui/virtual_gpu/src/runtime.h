@@ -12,4 +12,9 @@ int runtime_fail(int status);
  * than CUDA_OK, already set as the last error. */
 int runtime_device(int *physical);
 
+/* At each launch: whether it counts what nonzero() will find. */
+void runtime_note_selection(const void *function, void *const *arguments);
+
+int cudaEventCreateWithFlags(void **out, unsigned flags);
+
 #endif

@@ -92,13 +92,39 @@ VGPU_API int cudaDeviceGetPCIBusId(char *out, int size, int ordinal)
     return CUDA_OK;
 }
 
-/* Limits that torch sizes launches and workspaces by; they follow the compute
- * capability: 8.0 and 9.0 are the data-centre parts. */
+/* Limits of one multiprocessor, by compute capability: from the table of technical
+ * specifications in NVIDIA's CUDA programming guide.  Torch sizes launches and
+ * workspaces by them. */
+static const struct limits {
+    int cc; /* 86 for 8.6 */
+    int threads, blocks;
+    int shared_memory_kib, shared_memory_opt_in_kib;
+} all_limits[] = {
+    { 60, 2048, 32, 64, 48 },    { 61, 2048, 32, 96, 48 },    { 70, 2048, 32, 96, 96 },
+    { 75, 1024, 16, 64, 64 },    { 80, 2048, 32, 164, 163 },  { 86, 1536, 16, 100, 99 },
+    { 87, 1536, 16, 164, 163 },  { 89, 1536, 24, 100, 99 },   { 90, 2048, 32, 228, 227 },
+    { 100, 2048, 32, 228, 227 }, { 120, 1536, 24, 100, 99 },
+};
+
+/* Those of the newest capability that is no newer than the device's. */
+static const struct limits *limits_of(int cc)
+{
+    const struct limits *found = all_limits;
+
+    for (size_t i = 0; i < sizeof all_limits / sizeof *all_limits; i++) {
+        if (all_limits[i].cc <= cc)
+            found = &all_limits[i];
+    }
+    return found;
+}
+
 static void describe(struct cuda_device_properties *p, int physical)
 {
     const struct vgpu_settings *s = vgpu_settings();
-    int hopper = s->cc_major >= 9;
-    int data_centre = hopper || (s->cc_major == 8 && s->cc_minor == 0);
+    int cc = 10 * s->cc_major + s->cc_minor;
+    const struct limits *limits = limits_of(cc);
+    int hopper = s->cc_major == 9 || s->cc_major == 10;
+    int data_centre = hopper || cc == 60 || cc == 70 || cc == 80;
 
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "%s", s->name);
@@ -110,13 +136,13 @@ static void describe(struct cuda_device_properties *p, int physical)
     p->pci_bus = physical + 1;
 
     p->shared_memory_per_block = 48 << 10;
-    p->shared_memory_opt_in = (size_t)(hopper ? 227 : data_centre ? 163 : 99) << 10;
-    p->shared_memory_per_multiprocessor = (size_t)(hopper ? 228 : data_centre ? 164 : 100) << 10;
-    p->shared_memory_reserved = 1 << 10;
+    p->shared_memory_opt_in = (size_t)limits->shared_memory_opt_in_kib << 10;
+    p->shared_memory_per_multiprocessor = (size_t)limits->shared_memory_kib << 10;
+    p->shared_memory_reserved = cc >= 80 ? 1 << 10 : 0;
     p->registers_per_block = p->registers_per_multiprocessor = 65536;
     p->constant_memory = 64 << 10;
     p->l2_cache_bytes = hopper ? 50 << 20 : data_centre ? 40 << 20 : 6 << 20;
-    p->memory_bus_width = hopper || data_centre ? 5120 : 384;
+    p->memory_bus_width = data_centre ? 5120 : 384;
     p->memory_pitch = 0x7fffffff;
 
     p->warp_size = 32;
@@ -124,8 +150,8 @@ static void describe(struct cuda_device_properties *p, int physical)
     p->max_block[2] = 64;
     p->max_grid[0] = 0x7fffffff;
     p->max_grid[1] = p->max_grid[2] = 65535;
-    p->threads_per_multiprocessor = data_centre ? 2048 : 1536;
-    p->blocks_per_multiprocessor = data_centre ? 32 : 16;
+    p->threads_per_multiprocessor = limits->threads;
+    p->blocks_per_multiprocessor = limits->blocks;
 
     p->texture_alignment = 512;
     p->texture_pitch_alignment = 32;

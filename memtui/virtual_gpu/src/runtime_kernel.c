@@ -70,10 +70,9 @@ static int launch(struct cuda_dim3 grid, struct cuda_dim3 block)
 VGPU_API int cudaLaunchKernel(const void *function, struct cuda_dim3 grid, struct cuda_dim3 block, void **arguments,
                               size_t shared_bytes, void *stream)
 {
-    (void)function;
-    (void)arguments;
     (void)shared_bytes;
     (void)stream;
+    runtime_note_selection(function, arguments);
     return launch(grid, block);
 }
 
@@ -91,8 +90,7 @@ VGPU_API int cudaLaunchCooperativeKernel(const void *function, struct cuda_dim3 
 
 VGPU_API int cudaLaunchKernelExC(const struct cuda_launch_config *config, const void *function, void **arguments)
 {
-    (void)function;
-    (void)arguments;
+    runtime_note_selection(function, arguments);
     return launch(config->grid, config->block);
 }
 

@@ -48,7 +48,7 @@ VGPU_API int cudaFree(void *address)
 
     if (!address)
         return status;
-    if (!vgpu_range_remove(address, &range))
+    if (!vgpu_range_find(address, &range) || range.kind == VGPU_SHARED || !vgpu_range_remove(address, &range))
         return runtime_fail(CUDA_INVALID_VALUE);
     vgpu_unmap(address, range.size);
     vgpu_give(range.device, range.size);
@@ -239,8 +239,7 @@ VGPU_API int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size
 {
     (void)kind;
     (void)stream;
-    for (size_t row = 0; row < height; row++)
-        vgpu_copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+    vgpu_copy_rows(to, to_pitch, from, from_pitch, width, height);
     return CUDA_OK;
 }
 

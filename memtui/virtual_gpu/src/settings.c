@@ -52,6 +52,14 @@ static int integer_from(const char *variable, int otherwise, int low, int high)
     return value < low ? low : value > high ? high : (int)value;
 }
 
+/* A copy, because the program may change its environment later; or NULL. */
+static const char *text_from(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text && *text ? strdup(text) : NULL;
+}
+
 /* "24GiB,80GiB": the last size stands for every further device. */
 static void read_capacities(void)
 {
@@ -78,8 +86,16 @@ static void read_settings(void)
     settings.context = bytes_from("VGPU_CONTEXT", 0);
     settings.copy_max = bytes_from("VGPU_COPY_MAX", 1 << 20);
     settings.cudnn_workspace = bytes_from("VGPU_CUDNN_WORKSPACE", 0);
+    settings.nccl_buffers = (int64_t)bytes_from("VGPU_NCCL_BUFFERS", (uint64_t)-1);
     settings.report = integer_from("VGPU_REPORT", 0, 0, 1);
     settings.trace = integer_from("VGPU_TRACE", 0, 0, 1);
+
+    if ((text = getenv("VGPU_SELECTED")))
+        settings.selected = strtod(text, NULL);
+    if (!(settings.selected > 0)) /* nor a NaN */
+        settings.selected = 0;
+    if (settings.selected > 1)
+        settings.selected = 1;
 
     /* Compute capability 8.6 by default: torch picks larger workspaces on 9.0. */
     settings.cc_major = 8;
@@ -87,9 +103,8 @@ static void read_settings(void)
     if ((text = getenv("VGPU_CC")) && sscanf(text, "%d.%d", &settings.cc_major, &settings.cc_minor) != 2)
         settings.cc_major = 8, settings.cc_minor = 6;
     settings.multiprocessors = integer_from("VGPU_SMS", 84, 1, 1024);
-    text = getenv("VGPU_NAME");
-    /* A copy, because the program may change its environment later. */
-    settings.name = text && *text ? strdup(text) : NULL;
+    settings.report_file = text_from("VGPU_REPORT_FILE");
+    settings.name = text_from("VGPU_NAME");
     if (!settings.name)
         settings.name = "NVIDIA RTX A6000";
 }

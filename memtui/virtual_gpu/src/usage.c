@@ -2,6 +2,7 @@
  * VGPU_SHM, so that processes compete for a device and NVML in one process
  * sees what another holds; without it, only a process and its forks share. */
 #define _GNU_SOURCE
+#include "report_file.h"
 #include "usage_table.h"
 
 #include <string.h>
@@ -78,6 +79,37 @@ static int fits(int physical, uint64_t bytes)
     return bytes <= usable && used <= usable - bytes;
 }
 
+static void tell_taken(int physical, const struct slot *slot)
+{
+    struct report_device *told = report_device(physical);
+
+    if (!told)
+        return;
+    told->current = slot->used[physical];
+    told->peak = peak[physical];
+    if (used_by_all(physical) > told->device_peak) {
+        table_reap(); /* a peak is not to hold what a dead process had */
+        uint64_t total = used_by_all(physical);
+        if (total > told->device_peak)
+            told->device_peak = total;
+    }
+}
+
+static void tell_failed(int physical, uint64_t bytes)
+{
+    struct report_device *told = report_device(physical);
+    uint64_t usable = vgpu_usable(physical), used = used_by_all(physical);
+
+    if (!told)
+        return;
+    if (!told->failed++) {
+        told->first_failed = bytes;
+        told->free_at_first = used < usable ? usable - used : 0;
+    }
+    if (bytes > told->largest_failed)
+        told->largest_failed = bytes;
+}
+
 static int take_locked(int physical, uint64_t bytes)
 {
     uint64_t pages = vgpu_whole_pages(bytes);
@@ -89,13 +121,24 @@ static int take_locked(int physical, uint64_t bytes)
         table_reap(); /* only now: reading /proc for every allocation would be slow */
         if (!fits(physical, pages)) {
             refused[physical]++;
+            tell_failed(physical, bytes);
             return -1;
         }
     }
     slot->used[physical] += pages;
     if (slot->used[physical] > peak[physical])
         peak[physical] = slot->used[physical];
+    tell_taken(physical, slot);
     return 0;
+}
+
+static void give_locked(struct slot *slot, int physical, uint64_t pages)
+{
+    /* A forked child frees what its parent allocated: that is not its own. */
+    slot->used[physical] -= pages <= slot->used[physical] ? pages : slot->used[physical];
+    struct report_device *told = slot->contexts >> physical & 1 ? report_device(physical) : NULL;
+    if (told)
+        told->current = slot->used[physical];
 }
 
 VGPU_API int vgpu_take(int physical, uint64_t bytes)
@@ -114,11 +157,17 @@ VGPU_API void vgpu_give(int physical, uint64_t bytes)
         return;
     table = table_lock();
     struct slot *slot = my_slot();
-    uint64_t pages = vgpu_whole_pages(bytes);
-    /* A forked child frees what its parent allocated: that is not its own. */
     if (slot)
-        slot->used[physical] -= pages <= slot->used[physical] ? pages : slot->used[physical];
+        give_locked(slot, physical, vgpu_whole_pages(bytes));
     table_unlock();
+}
+
+static void tell_context(int physical, uint64_t bytes)
+{
+    struct report_device *told = report_device(physical);
+
+    if (told)
+        told->context = bytes;
 }
 
 VGPU_API int vgpu_enter_context(int physical)
@@ -139,6 +188,7 @@ VGPU_API int vgpu_enter_context(int physical)
         result = context ? take_locked(physical, context) : 0;
         if (!result)
             slot->contexts |= bit;
+        tell_context(physical, result ? 0 : vgpu_whole_pages(context));
     }
     table_unlock();
     if (!result) {

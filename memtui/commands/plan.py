@@ -1,0 +1,258 @@
+"""`memtui plan`: whether a program fits a GPU, found by running it on a virtual one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional, TypeVar
+
+from memtui.cli import CommandError
+from memtui.planning.answer import Answer, as_json
+from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
+from memtui.planning.capability import Capability, probe
+from memtui.planning.errors import PlanningError
+from memtui.planning.rehearsal import Rehearsal
+from memtui.planning.search import Search, Tried, largest
+from memtui.planning.setting import Setting, parse_setting
+from memtui.planning.throwaway import throwaway
+from memtui.planning.trial import Trial
+from memtui.session.session import Session
+from memtui.sources.program import LaunchFailed
+from memtui.sources.virtual_driver import use_driver_of
+from memtui.virtual_gpu import VirtualGpuError, environment
+from memtui.virtual_gpu.card import Card
+from memtui.virtual_gpu.card_list import list_lines
+from memtui.virtual_gpu.cards import card_for, cards, profile_for
+from memtui.virtual_gpu.command import torch_of_program
+from memtui.virtual_gpu.profile import Profile
+from memtui.wire import paths
+
+from .planline import PlanLine
+from .program import current_folder, resolve, with_agent
+
+#: What the program gets where the shortfall is to be measured: more than any card has.
+_ENDLESS = "1TiB"
+_ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_DOES_NOT_FIT, _UNKNOWN = 3, 4
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Prints the answer; 0 where it fits, 3 where it does not, 4 where that is not known. Raises CommandError."""
+    if options.list:
+        print("\n".join(list_lines(cards(), shutil.get_terminal_size().columns)))
+        return 0
+    if not options.gpu:
+        raise CommandError("say for which GPU: memtui plan --gpu a100-80g train.py (memtui plan --list shows them)", 2)
+    argv, label = resolve(options.program)
+    planner = None
+    try:
+        planner = _Planner(argv, label, options)
+        if options.live:
+            return planner.live()
+        if options.fit is not None:
+            return planner.fit(parse_setting(options.fit))
+        return planner.answer()
+    except PlanningError as error:
+        raise CommandError(str(error)) from None
+    except VirtualGpuError as error:
+        raise CommandError(f"{error.problem}: {error.fix}") from None
+    except LaunchFailed as error:
+        raise CommandError(str(error)) from None
+    finally:
+        if planner is not None:
+            planner.line.clear()
+
+
+class _Planner:
+    """One command's runs."""
+
+    def __init__(self, argv: list[str], label: str, options: argparse.Namespace) -> None:
+        self._argv, self._label, self._options = argv, label, options
+        self._cards = [card_for(name) for text in options.gpu for name in text.split(",")]
+        self._env = with_agent(rehearsal=True)
+        self._cwd = current_folder()
+        self._torch: Optional[Path] = torch_of_program(shutil.which(argv[0]) or argv[0])
+        self._capability = _capability(self._cwd, self._env, keep=options.keep)
+        self.line = PlanLine(sys.stderr)
+        self._rehearsal = Rehearsal(
+            argv,
+            self._cwd,
+            self._env,
+            self._capability,
+            torch_location=self._torch,
+            keep=options.keep,
+            steps=options.steps,
+        )
+
+    def answer(self) -> int:
+        """The answer for each GPU, and the table of several."""
+        answers = [_until_interrupted(self._answer(card)) for card in self._cards]
+        self.line.clear()
+        if self._options.json:
+            plain = [as_json(answer) for answer in answers]
+            print(json.dumps(plain[0] if len(plain) == 1 else plain, indent=1))
+        elif len(answers) == 1:
+            print("\n".join(answer_lines(answers[0], self._label, shutil.get_terminal_size().columns)))
+        else:
+            print("\n".join(comparison_lines(answers, self._label)))
+        for answer in answers:
+            self._tell_output(answer.told)
+        return max(map(_status, answers))
+
+    def _tell_output(self, trial: Trial) -> None:
+        if self._options.output or trial.ended == "failed":
+            sys.stdout.flush()
+            sys.stderr.write(f"\nthe end of its output:\n{shown(trial.output)}")
+
+    async def _answer(self, card: Card) -> Answer:
+        profile = self._profile(card)
+        runs = [self._rehearsal.run(profile, progress=self._progress(f"on {card.name}"))]
+        if self._wants_expandable():
+            runs.append(self._rehearsal.run(profile, extra=self._expandable()))
+        found = await _all_of(runs)
+        capped, expandable = found[0], found[1] if len(found) > 1 else None
+        uncapped = None
+        if capped.out_of_memory:
+            endless = profile_for(_ENDLESS, self._options.gpus)
+            uncapped = await self._rehearsal.run(
+                _with_memory(profile, endless), progress=self._progress("with more memory, for what is short")
+            )
+        context = self._options.context
+        return Answer(
+            gpu=card.full_name if card.group != "size" else f"{card.name} of memory",
+            capped=capped,
+            uncapped=uncapped,
+            expandable=expandable,
+            context_known=context is not None or card.context_bytes is not None,
+            context_source="" if context is not None else f"{card.context.kind}: {card.context.source}",
+        )
+
+    def _profile(self, card: Card) -> Profile:
+        return profile_for(card.name, self._options.gpus, context=self._options.context)
+
+    def _wants_expandable(self) -> bool:
+        return not any("expandable_segments" in self._env.get(name, "") for name in _ALLOCATOR_SETTINGS)
+
+    def _expandable(self) -> dict[str, str]:
+        given = next((name for name in _ALLOCATOR_SETTINGS if self._env.get(name)), _ALLOCATOR_SETTINGS[0])
+        before = self._env.get(given, "")
+        return {given: ",".join(filter(None, (before, "expandable_segments:True")))}
+
+    def _progress(self, what: str) -> _Progress:
+        return _Progress(self.line, what)
+
+    def fit(self, setting: Setting) -> int:
+        """The largest value that fits, and the curve."""
+        if len(self._cards) > 1:
+            raise PlanningError("--fit is for one GPU", "name one with --gpu")
+        search = _until_interrupted(self._search(setting, self._cards[0]))
+        self.line.clear()
+        if self._options.json:
+            tried = [
+                {"value": each.value, "fits": each.fits, "peak_device_bytes": each.need_bytes} for each in search.tried
+            ]
+            print(json.dumps({"setting": setting.name, "largest": search.best, "runs": tried}, indent=1))
+        else:
+            print("\n".join(search_lines(search, setting.name, self._cards[0].full_name)))
+        return 0 if search.best is not None else _DOES_NOT_FIT
+
+    async def _search(self, setting: Setting, card: Card) -> Search:
+        profile = self._profile(card)
+        search = Search(setting.low, setting.high)
+
+        async def run(value: int) -> Tried:
+            argv, env = setting.applied(self._argv, {}, value)
+            what = f"{setting.name} {value}, run {len(search.tried) + 1}"
+            trial = await self._rehearsal.run(profile, argv=argv, extra=env, progress=self._progress(what))
+            device = trial.fullest
+            if device is None or (trial.ended == "failed" and not trial.steps):
+                why = trial.error or "it says no why"
+                problem = f"with {setting.name} {value} the program failed: {why}"
+                raise PlanningError(problem, "see that it takes this argument")
+            search.room_bytes = device.usable_bytes
+            return Tried(value, not trial.out_of_memory, None if trial.out_of_memory else device.peak_device_bytes)
+
+        return await largest(search, run)
+
+    def live(self) -> int:
+        """The program in the app, on the first of the GPUs."""
+        from .run import run_in_app
+
+        env = environment(self._profile(self._cards[0]), self._torch, base=self._env)
+        use_driver_of(env)
+        shared = _shared(env)
+        with throwaway(
+            self._argv, self._cwd, env, self._capability, writable=shared, keep=self._options.keep
+        ) as program:
+            return run_in_app(program.command, program.environment, f"{self._label} (plan)", self._options)
+
+
+_Result = TypeVar("_Result")
+
+
+def _until_interrupted(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs it; a signal to end cancels it, so that programs are ended and what was seen until then is told."""
+
+    async def guarded() -> _Result:
+        task = asyncio.ensure_future(coroutine)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _all_of(runs: Sequence[Coroutine[Any, Any, Trial]]) -> list[Trial]:
+    """All results; where this is cancelled, they are, and give what they have. Raises what the first of them raises."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+    finally:
+        if any(task.done() and not task.cancelled() and task.exception() for task in tasks):
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks)
+    return [task.result() for task in tasks]
+
+
+class _Progress:
+    """Tells on one line how far a run is."""
+
+    def __init__(self, line: PlanLine, what: str) -> None:
+        self._line, self._what = line, what
+
+    def __call__(self, session: Session) -> None:
+        frame = session.frame
+        self._line.show(self._what, None if frame is None else frame.step, session)
+
+
+def _shared(env: dict[str, str]) -> list[Path]:
+    return [Path(env["VGPU_SHM"]).parent, paths.runtime_folder()]
+
+
+def _capability(cwd: str, env: dict[str, str], *, keep: bool) -> Capability:
+    if keep:
+        return Capability(False, False, Path(os.path.abspath(os.sep)))
+    return probe(cwd, env)
+
+
+def _with_memory(profile: Profile, endless: Profile) -> Profile:
+    return replace(profile, memory_bytes=endless.memory_bytes, driver_reserved_bytes=0)
+
+
+def _status(answer: Answer) -> int:
+    return {True: 0, False: _DOES_NOT_FIT, None: _UNKNOWN}[answer.fits]

@@ -1,0 +1,1 @@
+"""Running a training for a plan: for real, with nothing of what it does kept."""

@@ -1,0 +1,220 @@
+"""The answer of a plan: does it fit, by how much, and how far that is to be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from memtui.analysis import units
+
+from .trial import DeviceTrial, Trial
+
+Confidence = Literal["exact", "close", "estimate"]
+_ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
+#: No context of a known card is larger: with less than this to spare, one that is unknown decides.
+_LARGEST_CONTEXT_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why the answer is no better than `confidence`."""
+
+    confidence: Confidence
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered for one kind of device; sizes in bytes, None where unknown.
+
+    `capped` is the run with the card's own memory, `uncapped` one with more, where the first ran out;
+    `expandable` the run with expandable segments. `spare_bytes` is negative where it does not fit: so much is short.
+    """
+
+    gpu: str
+    capped: Trial
+    uncapped: Optional[Trial]
+    expandable: Optional[Trial]
+    context_known: bool
+    context_source: str = ""
+
+    @property
+    def fits(self) -> Optional[bool]:
+        """Whether it ran in the card's memory; None where nothing was seen that tells."""
+        if self.capped.out_of_memory:
+            return False
+        if self.capped.fullest is None or (self.capped.ended == "failed" and not self.capped.steps):
+            return None
+        return True
+
+    @property
+    def told(self) -> Trial:
+        """The run whose peaks are those of the program: the capped one, if it came through."""
+        return self.uncapped if self.capped.out_of_memory and self.uncapped is not None else self.capped
+
+    @property
+    def device(self) -> Optional[DeviceTrial]:
+        """The fullest device of that run."""
+        return self.told.fullest
+
+    @property
+    def usable_bytes(self) -> Optional[int]:
+        """What there is on one such card."""
+        device = self.capped.fullest
+        return None if device is None else device.usable_bytes
+
+    @property
+    def spare_bytes(self) -> Optional[int]:
+        """Room left at the peak; negative where it is short."""
+        device, usable = self.device, self.usable_bytes
+        if device is None or usable is None or device.peak_device_bytes is None:
+            return None
+        if self.fits is False and (self.uncapped is None or self.uncapped.out_of_memory):
+            return None
+        return usable - device.peak_device_bytes
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What limits the answer, the worst first."""
+        found = [*self._of_values(), *self._of_calls(), *self._of_context(), *self._of_length()]
+        return tuple(sorted(found, key=lambda reason: -_ORDER.index(reason.confidence)))
+
+    @property
+    def confidence(self) -> Confidence:
+        """The worst of the reasons; "exact" without any."""
+        return self.reasons[0].confidence if self.reasons else "exact"
+
+    def _of_values(self) -> list[Reason]:
+        trial = self.told
+        shapes = [read for read in trial.host_reads if read.drives_a_shape]
+        unknown = [read for read in trial.host_reads if read.drives_a_shape is None]
+        found = []
+        for read in shapes[:4]:
+            where = "a line that is not known" if read.file is None else f"{read.file}:{read.line}"
+            text = f"{where} sizes a tensor by values ({read.what}), which are all 0 here: it is empty"
+            found.append(Reason("estimate", text))
+        if len(shapes) > 4:
+            found.append(Reason("estimate", f"{len(shapes) - 4} more lines size tensors by values"))
+        if unknown:
+            found.append(Reason("close", f"{len(unknown)} lines read values, which are all 0 here, for an unknown use"))
+        return found
+
+    def _of_calls(self) -> list[Reason]:
+        found = []
+        for note in self.told.notes:
+            if note.kind == "refused":
+                found.append(Reason("estimate", f"{note.name} is not modelled and was refused"))
+            else:
+                found.append(Reason("close", f"{note.name}: estimated"))
+        return found
+
+    def _of_context(self) -> list[Reason]:
+        if self.context_known:
+            return (
+                [Reason("close", f"device: the CUDA context is {self.context_source}")] if self.context_source else []
+            )
+        spare = self.spare_bytes
+        near = spare is not None and 0 <= spare < _LARGEST_CONTEXT_BYTES
+        text = "the size of a CUDA context on this card is not known: device figures are without it"
+        return [Reason("estimate" if near else "close", text)]
+
+    def _of_length(self) -> list[Reason]:
+        trial = self.told
+        if trial.ended == "interrupted":
+            return [Reason("estimate", f"it was interrupted after {trial.steps} steps")]
+        if trial.ended == "failed":
+            return [
+                Reason("estimate", f"the program failed after {trial.steps} steps: {trial.error or 'see its output'}")
+            ]
+        if not trial.steps:
+            return [Reason("estimate", "no training step was seen")]
+        return []
+
+
+def as_json(answer: Answer) -> dict[str, object]:
+    """The answer as plain values, for `--json`."""
+    device, trial = answer.device, answer.told
+    peak = None if device is None else device.peak
+    made_of = None if device is None else device.composition
+    expandable = None if answer.expandable is None else answer.expandable.fullest
+    return {
+        "gpu": answer.gpu,
+        "fits": answer.fits,
+        "confidence": answer.confidence,
+        "reasons": [{"confidence": reason.confidence, "text": reason.text} for reason in answer.reasons],
+        "usable_bytes": answer.usable_bytes,
+        "spare_bytes": answer.spare_bytes,
+        "peak_allocated_bytes": _of(device, "peak_allocated_bytes"),
+        "peak_reserved_bytes": _of(device, "peak_reserved_bytes"),
+        "peak_device_bytes": _of(device, "peak_device_bytes"),
+        "context_bytes": _of(device, "context_bytes") if answer.context_known else None,
+        "peak_phase": None if peak is None else peak.phase,
+        "peak_step": None if peak is None else peak.step,
+        "composition": None if made_of is None else {**made_of.__dict__},
+        "step_peaks_bytes": [] if device is None else [each.bytes_held for each in device.steps],
+        "steps": trial.steps,
+        "ended": trial.ended,
+        "alloc_retries": _of(answer.capped.fullest, "num_alloc_retries"),
+        "out_of_memory": _oom_json(answer),
+        "expandable_segments": None
+        if expandable is None or answer.expandable is None
+        else {
+            "fits": not answer.expandable.out_of_memory,
+            "peak_reserved_bytes": expandable.peak_reserved_bytes,
+            "peak_device_bytes": expandable.peak_device_bytes,
+        },
+        "devices": [
+            {
+                "device": each.device,
+                "peak_allocated_bytes": each.peak_allocated_bytes,
+                "peak_reserved_bytes": each.peak_reserved_bytes,
+                "peak_device_bytes": each.peak_device_bytes,
+            }
+            for each in trial.devices
+        ],
+        "warnings": list(trial.warnings),
+    }
+
+
+def _of(device: Optional[DeviceTrial], name: str) -> object:
+    return None if device is None else getattr(device, name)
+
+
+def _oom_json(answer: Answer) -> Optional[dict[str, object]]:
+    device = answer.capped.fullest
+    return None if device is None or device.oom is None else {**device.oom.__dict__}
+
+
+def verdict(answer: Answer) -> str:
+    """One line: whether it fits, and by how much."""
+    device, spare = answer.device, answer.spare_bytes
+    if answer.fits is None:
+        return f"unknown: {_why_unknown(answer)}"
+    if answer.fits:
+        room = "" if spare is None else f": {units.size(spare)} to spare ({units.percent(spare, answer.usable_bytes)})"
+        retries = answer.capped.fullest.num_alloc_retries if answer.capped.fullest else 0
+        slow = (
+            f", with {retries} allocation retries: torch gives its cache back each time, which is slow"
+            if retries
+            else ""
+        )
+        return f"fits {answer.gpu}{room}{slow}"
+    where = ""
+    oom = None if answer.capped.fullest is None else answer.capped.fullest.oom
+    if oom is not None:
+        from memtui.analysis.text import phase_words
+
+        where = f" {phase_words(oom.phase, after_in=True)} of step {oom.step}"
+    if spare is not None and spare < 0:
+        return f"does not fit {answer.gpu}: short by {units.size(-spare)}{where}"
+    if spare is not None and device is not None:
+        return f"does not fit {answer.gpu}: out of memory{where}, though the same run with more memory used no more"
+    return f"does not fit {answer.gpu}: out of memory{where}"
+
+
+def _why_unknown(answer: Answer) -> str:
+    trial = answer.capped
+    if trial.fullest is None:
+        used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
+        return f"{used}{': ' + trial.error if trial.error else ''}"
+    return f"the program failed before its first step: {trial.error or 'see its output'}"

@@ -1,0 +1,217 @@
+"""Runs a program on virtual GPUs, watches it until enough was seen, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, Optional
+
+from memtui.session.session import Session
+from memtui.sources.monitor import Monitor
+from memtui.sources.program import ExitStatus
+from memtui.sources.program_end import kill_program
+from memtui.sources.program_launch import launch
+from memtui.virtual_gpu import environment
+from memtui.virtual_gpu.profile import Profile
+from memtui.virtual_gpu.report_file import ESTIMATED, REFUSED, Note, ProcessReport, read_reports
+from memtui.wire import paths
+
+from .capability import Capability
+from .throwaway import Throwaway, throwaway
+from .trial import DeviceTrial, Ending, Trial
+from .watch import Watch, composition, out_of_memory, step_peaks
+
+#: Of the program's output, what is kept to tell why it failed.
+_OUTPUT_BYTES = 16_384
+_LOOK_SECONDS = 0.5
+_OOM_NAMES = frozenset({"OutOfMemoryError"})
+
+Progress = Callable[[Session], None]
+
+
+class Rehearsal:
+    """One way of running a program: what is run, where, with which environment and with what protection."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        capability: Capability,
+        *,
+        torch_location: Optional[Path] = None,
+        keep: bool = False,
+        steps: Optional[int] = None,
+    ) -> None:
+        self._argv, self._cwd, self._env, self._capability = list(argv), cwd, dict(env), capability
+        self._torch, self._keep, self._steps = torch_location, keep, steps
+
+    async def run(
+        self,
+        profile: Profile,
+        *,
+        argv: Optional[Sequence[str]] = None,
+        extra: Optional[Mapping[str, str]] = None,
+        progress: Progress = lambda session: None,
+    ) -> Trial:
+        """Tries it on these virtual GPUs, with `argv` in the place of the usual one and `extra` in the environment.
+
+        Raises VirtualGpuError, LaunchFailed, PlanningError, OSError where it cannot be started. Cancelling it ends
+        the program, and gives what was seen until then.
+        """
+        reports = Path(tempfile.mkdtemp(prefix="memtui-plan-"))
+        try:
+            env = environment(
+                replace(profile, report_file=reports / "report"), self._torch, base={**self._env, **(extra or {})}
+            )
+            shared = [reports, Path(env["VGPU_SHM"]).parent, paths.runtime_folder()]
+            with (
+                throwaway(
+                    list(argv or self._argv), self._cwd, env, self._capability, writable=shared, keep=self._keep
+                ) as run,
+                tempfile.TemporaryFile() as output,
+            ):
+                return await self._watched(run, output, reports / "report", progress)
+        finally:
+            shutil.rmtree(reports, ignore_errors=True)
+
+    async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress) -> Trial:
+        with open(os.devnull, "rb") as null:
+            streams = (null.fileno(), output.fileno(), output.fileno())
+            start = launch(run.command, run.environment, run.cwd, pty=False, stdio=streams)
+        begun = time.monotonic_ns()
+        watch = Watch(self._steps)
+        monitor = Monitor(start.pid, supervised=True, collect=False)
+        reason = ""
+        try:
+            reason = await _until_enough(monitor, watch, progress)
+        except asyncio.CancelledError:
+            reason = "interrupted"
+        finally:
+            status = kill_program(start)
+            with contextlib.suppress(asyncio.CancelledError):
+                await monitor.stop()
+        duration = time.monotonic_ns() - begun
+        return _trial(monitor.session, watch, reason, status, read_reports(prefix), duration, run, _tail(output))
+
+
+async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> str:
+    """Why it was ended; empty where it came to its own end."""
+    enough = asyncio.Event()
+    found: list[str] = []
+
+    def look() -> None:
+        watch.look(monitor.session)
+        reason = watch.enough(monitor.session)
+        if reason and not found:
+            found.append(reason)
+            enough.set()
+
+    monitor.on_change = look
+    await monitor.start()
+    ends = [asyncio.ensure_future(enough.wait()), asyncio.ensure_future(monitor.ended())]
+    try:
+        while not any(task.done() for task in ends):
+            await asyncio.wait(ends, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            progress(monitor.session)
+    finally:
+        for task in ends:
+            task.cancel()
+    return found[0] if found else ""
+
+
+def _trial(
+    session: Session,
+    watch: Watch,
+    reason: str,
+    status: Optional[ExitStatus],
+    reports: tuple[ProcessReport, ...],
+    duration_ns: int,
+    run: Throwaway,
+    output: str,
+) -> Trial:
+    devices = tuple(_device(session, watch, reports, name) for name in sorted(_names(watch, reports)))
+    error = _error(session) or (_last_line(output) if status is not None and status.shell_code else "")
+    code = None if status is None else status.shell_code
+    ending: Ending
+    if reason in ("steps", "steady", "interrupted"):
+        ending = reason  # type: ignore[assignment]  # one of these
+    elif (session.end is not None and session.end.exception in _OOM_NAMES) or _says_oom(output, code):
+        ending = "out of memory"
+    else:
+        ending = "failed" if code else "exit"
+    return Trial(
+        ended=ending,
+        exit_status=code,
+        error=error,
+        steps=0 if session.frame is None else session.frame.step,
+        duration_ns=duration_ns,
+        devices=devices,
+        notes=_notes(reports),
+        host_reads=tuple(read for each in reports for read in each.host_reads),
+        warnings=tuple(run.warnings),
+        output=output,
+    )
+
+
+def _names(watch: Watch, reports: tuple[ProcessReport, ...]) -> set[str]:
+    return {*watch.allocated, *(f"cuda:{device.index}" for report in reports for device in report.devices)}
+
+
+def _device(session: Session, watch: Watch, reports: tuple[ProcessReport, ...], name: str) -> DeviceTrial:
+    held = [device for each in reports for device in each.devices if f"cuda:{device.index}" == name]
+    steps = step_peaks(session, name)
+    highest = max(steps, key=lambda peak: peak.bytes_held, default=None)
+    return DeviceTrial(
+        device=name,
+        usable_bytes=max((device.usable_bytes for device in held), default=None),
+        context_bytes=max((device.context_bytes for device in held), default=None),
+        peak_allocated_bytes=watch.allocated.get(name),
+        peak_reserved_bytes=watch.reserved.get(name),
+        peak_device_bytes=max((device.device_peak_bytes for device in held), default=None),
+        peak=highest,
+        steps=steps,
+        composition=composition(session, name, highest),
+        num_alloc_retries=watch.retries.get(name, 0),
+        oom=out_of_memory(session, name),
+    )
+
+
+def _notes(reports: tuple[ProcessReport, ...]) -> tuple[Note, ...]:
+    """Of all processes together, without those of values that were read."""
+    counts: dict[tuple[str, str], int] = {}
+    for report in reports:
+        for note in report.notes:
+            if note.kind in (ESTIMATED, REFUSED):
+                counts[note.kind, note.name] = counts.get((note.kind, note.name), 0) + note.count
+    return tuple(Note(kind, name, count) for (kind, name), count in sorted(counts.items()))
+
+
+def _error(session: Session) -> str:
+    end = session.end
+    if end is None or not end.exception:
+        return ""
+    first = end.text.strip().splitlines()[0] if end.text.strip() else ""
+    return f"{end.exception}: {first}" if first else end.exception
+
+
+def _last_line(output: str) -> str:
+    return next((line.strip()[:300] for line in reversed(output.splitlines()) if line.strip()), "")
+
+
+def _says_oom(output: str, code: Optional[int]) -> bool:
+    # Of a launcher's rank the launcher tells; of one that was killed at once nobody else.
+    return bool(code) and "OutOfMemoryError" in output
+
+
+def _tail(output: BinaryIO) -> str:
+    output.seek(0, os.SEEK_END)
+    output.seek(max(0, output.tell() - _OUTPUT_BYTES))
+    return output.read().decode(errors="replace")
