@@ -1,7 +1,7 @@
 """Trains a small GPT or Llama for two steps on cuda:0 and prints the highest allocated bytes of each part of the last.
 
-Its only argument is a list of cases in JSON, each with family, precision, flash, checkpoints, implementation, batch and
-sequence; the shapes are those of a Hugging Face configuration.
+Its only argument is a list of cases in JSON. Each has config (shapes, named as Hugging Face does), precision, flash,
+checkpointing, implementation, batch and sequence, and may have the rank of adapters, or how many blocks are frozen.
 """
 
 from __future__ import annotations
@@ -28,6 +28,19 @@ class Norm(nn.Module):
         wide = inputs.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
         return self.weight * wide.to(inputs.dtype)
+
+
+class Adapted(nn.Module):
+    """A frozen layer with an adapter of a low rank beside it."""
+
+    def __init__(self, layer: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.narrow = nn.Linear(layer.in_features, rank, bias=False)
+        self.wide = nn.Linear(rank, layer.out_features, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layer(inputs) + self.wide(self.narrow(inputs))
 
 
 class Attention(nn.Module):
@@ -120,6 +133,18 @@ class Model(nn.Module):
         return self.head(self.norm(hidden))
 
 
+def freeze(model: Model, blocks: int, rank: int) -> None:
+    """Nothing, or the embeddings and the first blocks, or all but adapters of q and v."""
+    if rank:
+        model.requires_grad_(False)
+        for block in model.blocks:
+            attention = block.attention
+            attention.q, attention.v = Adapted(attention.q, rank), Adapted(attention.v, rank)
+    elif blocks:
+        model.tokens.requires_grad_(False)
+        model.blocks[:blocks].requires_grad_(False)
+
+
 def highest() -> int:
     """Peak since the last call."""
     peak = torch.cuda.max_memory_allocated()
@@ -130,11 +155,13 @@ def highest() -> int:
 def train(case: dict[str, Any]) -> dict[str, int]:
     """The peaks of the second step."""
     config = case["config"]
-    model = Model(config, case["flash"], case["checkpointing"] == "full").cuda()
+    model = Model(config, case["flash"], case["checkpointing"] == "full")
+    freeze(model, case.get("frozen", 0), case.get("rank", 0))
+    model = model.cuda()
     if case["precision"] == "bf16":
         model = model.bfloat16()
     how = {"foreach": {}, "fused": {"fused": True}, "for-loop": {"foreach": False}}[case["implementation"]]
-    optimizer = torch.optim.AdamW(model.parameters(), **how)
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], **how)
     peaks = {"parameters": sum(parameter.numel() for parameter in model.parameters())}
     for _ in range(2):
         tokens = torch.randint(config["vocab_size"], (case["batch"], case["sequence"]), device="cuda")

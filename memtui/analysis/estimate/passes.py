@@ -185,7 +185,7 @@ def _inside(request: Request, model: Transformer, setting: Setting, saved: Seque
     if request.checkpointing == "full":
         formula = f"{tokens:,} tokens x ({wide} x {inner:,} x {width} B + {beside})"
         bytes_ = tokens * (wide * inner * width + 2 * hidden * residual)
-        found.append(Term("tensors inside a block", "temporaries", bytes_, formula, "derived", frozenset({LAST})))
+        found.append(Term("tensors inside a block", "temporaries", bytes_, formula, "derived here", frozenset({LAST})))
     # The input of the last layer has been let go of; for the scores' gradients all of the MLP.
     softmax = max((each.width for each in saved if each.what == "softmax"), default=0)
     released = token_bytes(each for each in saved if each.group == "mlp")
@@ -196,4 +196,7 @@ def _inside(request: Request, model: Transformer, setting: Setting, saved: Seque
         words = f"2 x {model.heads} x {setting.sequence:,} x {softmax} B - {released:,} B of the MLP"
     bytes_ = tokens * (max(mlp, scores) + 2 * hidden * residual)
     formula = f"{tokens:,} tokens x ({words} + {beside})"
-    return [*found, Term("gradients inside a block", "temporaries", bytes_, formula, "derived", frozenset({BLOCKS}))]
+    return [
+        *found,
+        Term("gradients inside a block", "temporaries", bytes_, formula, "derived here", frozenset({BLOCKS})),
+    ]

@@ -12,7 +12,7 @@ from .device import Device, Fit, fit
 from .levers import Lever
 from .terms import CATEGORIES, Estimate, Term
 
-_NAME, _BYTES, _SOURCE = 33, 10, 32
+_NAME, _BYTES, _SOURCE = 33, 11, 32
 #: From here on a source stands beside its formula; below it is a number in brackets, with a list.
 _WIDE = 120
 _NARROWEST = 80
@@ -46,7 +46,8 @@ def lines(estimate: Estimate, width: int, device: Device, helpful: Sequence[Leve
         for lever in helpful[:_MOST_LEVERS]:
             less = size(estimate.peak.bytes - lever.peak_bytes)
             then = ("≥ " if lever.lower_bound else "") + size(lever.peak_bytes)
-            yield f"  {lever.words:<34}{then:>{_BYTES + 2}}{f'-{less}':>12}  {lever.price}"
+            figures = f"  {lever.words:<33}{then:>{_BYTES + 2}}{f'-{less}':>13}  "
+            yield from _wrapped(figures, lever.price, width)
     for heading, sentences in (
         ("taken for granted", estimate.assumptions),
         ("where sources disagree", estimate.disagreements),
