@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=count, metavar="N", help="instead of a model: its parameters, 7B, 124M")
     _training(parser)
     _memory(parser)
-    parser.add_argument("--gpu", metavar="SIZE", help="say whether it fits: a100-80g, 4090, 24GiB")
+    parser.add_argument("--gpu", metavar="GPU", help="say whether it fits: a100-80g, 4090, 24GiB")
     parser.add_argument(
         "--context", type=size, metavar="SIZE", help="what CUDA and libraries take outside PyTorch; unknown otherwise"
     )
@@ -122,8 +122,11 @@ def recipe(text: str) -> Recipe:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Names with commas between."""
-    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    """Names with commas between, at least one."""
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not found:
+        raise argparse.ArgumentTypeError("name at least one layer, as q,v")
+    return found
 
 
 def freeze(text: str) -> Freeze:

@@ -206,6 +206,7 @@ def test_what_cannot_be_is_one_line_and_status_2(
         (["gpt2", "--optimizer", "adan"], "no optimizer 'adan'"),
         (["gpt2", "--freeze", "blocks=x"], "whole number"),
         (["gpt2", "--flash", "--eager"], "not allowed with"),
+        (["gpt2", "--lora", "8", "--lora-targets", ","], "at least one layer"),
         (["gpt2", "--depth", "3"], "--depth is not known here"),
     ],
 )

@@ -30,6 +30,11 @@ def assumptions(request: Request, parameters: Parameters) -> tuple[str, ...]:
     found += _model_assumptions(request)
     if request.gpus > 1:
         found.append("Bytes are those of one device; every device has a batch of its own.")
+    if precision.master:
+        found.append(
+            f"{precision.name} is 16-bit weights with an fp32 copy, as DeepSpeed and Megatron have it; what Lightning "
+            "calls so is autocast, amp-bf16 or amp-fp16 here."
+        )
     if precision.name == "fp8":
         found.append(
             "fp8 products leave weights and saved tensors as wide as they are: published 61.8 GiB, 62.0 without."

@@ -140,12 +140,12 @@ def _phases(estimate: Estimate, width: int) -> Iterator[str]:
     unit = unit_of(estimate.peak.bytes)
     shown = [name for name in CATEGORIES if any(phase.bytes_by_category[name] for phase in estimate.phases)]
     heads = [_SHORT[name] for name in shown] + ["total"]
-    yield f"{f'what is alive, {unit}':<22}" + "".join(f"{head:>8}" for head in heads)
+    yield f"{f'what is alive, {unit}':<22}" + "".join(f" {head:>7}" for head in heads)
     for phase in estimate.phases:
         cells = [number(phase.bytes_by_category[name], unit) for name in shown]
         total = ("" if phase.complete else "≥") + number(phase.bytes, unit)
         mark = ">" if phase.name == estimate.peak.name else " "
-        yield f"{mark} {phase.name:<20}" + "".join(f"{cell:>8}" for cell in (*cells, total))
+        yield f"{mark} {phase.name:<20}" + "".join(f" {cell:>7}" for cell in (*cells, total))
 
 
 def _wrapped(first: str, text: str, width: int) -> list[str]:
