@@ -17,7 +17,7 @@ _RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
 #: The same of `plan`, where they may also stand directly behind the script.
 _PLAN_VALUES = frozenset(("--gpu", "--gpus", "--context", "--steps", "--fit", "--log", "--device", "--theme", "--rate"))
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
-_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan")
+_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
@@ -70,7 +70,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     """What was asked for; ends the process with one line where it cannot be understood."""
-    parser = _parser()
+    parser = _parser(words[:1] == ["estimate"])
     if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
         parser.error(f"{words[0]} is no command: memtui run {words[0]}")
     options, unknown = parser.parse_known_args(words)
@@ -133,17 +133,26 @@ def _dispatch(options: argparse.Namespace) -> int:
         from memtui.commands.ps import ps
 
         return ps(options)
-    if options.command == "plan":
-        from memtui.commands.plan import plan
-
-        return plan(options)
     if options.command == "open":
         from memtui.commands.open import open_log
 
         return open_log(options)
-    from memtui.commands.demo import demo
+    if options.command == "demo":
+        from memtui.commands.demo import demo
 
-    return demo(options)
+        return demo(options)
+    return _foretell(options)
+
+
+def _foretell(options: argparse.Namespace) -> int:
+    """The commands that watch nothing."""
+    if options.command == "plan":
+        from memtui.commands.plan import plan
+
+        return plan(options)
+    from memtui.commands.estimate import run_estimate
+
+    return run_estimate(options)
 
 
 def _give_up_output() -> None:
@@ -151,7 +160,8 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(estimating: bool) -> argparse.ArgumentParser:
+    """`estimating` brings the options of that command, which nothing else needs."""
     parser = _Parser(
         prog="memtui",
         description="A live monitor of the memory of PyTorch training runs: where it went, and whether it will fit.",
@@ -206,6 +216,17 @@ def _parser() -> argparse.ArgumentParser:
     _exact_peaks(demo)
     _watching(demo)
     _plan(commands)
+    estimate = commands.add_parser(
+        "estimate",
+        help="a training's memory in closed form, without a script",
+        description="Estimates what a training takes on one device from its shapes: each term with its formula and "
+        "source, the phases of a step, the peak, and whether it fits. Nothing is run. With --gpu the status is 0 where "
+        "it fits, 3 where it does not and 4 where that cannot be told.",
+    )
+    if estimating:
+        from memtui.commands.estimate_options import add_options
+
+        add_options(estimate)
     return parser
 
 

@@ -12,6 +12,7 @@ from .report import Line, Skipped, heading, render
 #: In the order of their cost; each module has a `bench` that yields lines.
 NAMES = (
     "startup",
+    "estimates",
     "attaching",
     "chart",
     "install",
