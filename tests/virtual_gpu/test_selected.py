@@ -40,3 +40,10 @@ def test_a_share_of_the_elements(
     (report,) = read_reports(tmp_path / "run")
     assert ("estimated" in {note.kind for note in report.notes}) == (share > 0)
     assert {read.what for read in report.host_reads if read.drives_a_shape} == {"nonzero", "repeat_interleave"}
+
+
+@pytest.mark.parametrize("cc", ["8.9", "10.3", "12.1"])
+def test_devices_that_run_the_kernels_of_an_older_capability(cc: str, run_child: RunChild) -> None:
+    """CUB looks for kernels that torch was built with: for these devices those of 8.6, 10.0 and 12.0."""
+    source = "import json, torch; x = torch.ones(64, 3, device='cuda'); print(json.dumps(list(x[x[:, 0] > 0].shape)))"
+    assert run_child(source, virtual_environment(cc=cc)) == [0, 3]

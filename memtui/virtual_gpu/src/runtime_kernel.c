@@ -96,6 +96,20 @@ VGPU_API int cudaLaunchKernelExC(const struct cuda_launch_config *config, const 
 
 /* ---- what launches are sized by ------------------------------------------------------ */
 
+/* Torch's kernels are built for some capabilities; a device runs those of the newest one that is no newer
+ * than itself: 8.9 those of 8.6.  CUB looks for what it was built for by this number. */
+static int built_for(int cc)
+{
+    static const int built[] = { 50, 60, 70, 75, 80, 86, 90, 100, 120 };
+    int found = built[0];
+
+    for (size_t i = 0; i < sizeof built / sizeof *built; i++) {
+        if (built[i] <= cc)
+            found = built[i];
+    }
+    return found;
+}
+
 VGPU_API int cudaFuncGetAttributes(struct cuda_function_attributes *attributes, const void *function)
 {
     const struct vgpu_settings *s = vgpu_settings();
@@ -104,7 +118,7 @@ VGPU_API int cudaFuncGetAttributes(struct cuda_function_attributes *attributes, 
     memset(attributes, 0, sizeof *attributes);
     attributes->max_threads_per_block = 1024;
     attributes->registers = 32;
-    attributes->ptx_version = attributes->binary_version = s->cc_major * 10 + s->cc_minor;
+    attributes->ptx_version = attributes->binary_version = built_for(10 * s->cc_major + s->cc_minor);
     attributes->max_dynamic_shared_bytes = 48 << 10;
     return CUDA_OK;
 }
