@@ -20,7 +20,7 @@ from memtui.virtual_gpu.torch_install import TorchInstall
 SOURCE_FOLDER = Path(__file__).resolve().parent / "src"
 
 _CORE = "libvgpu_core.so"
-_CORE_SOURCES = ("settings.c", "usage.c", "usage_table.c", "ranges.c", "copies.c", "process.c")
+_CORE_SOURCES = ("settings.c", "usage.c", "usage_table.c", "ranges.c", "copies.c", "notes.c", "process.c")
 _PRELOAD = "libvgpu_preload.so"
 
 # -O2 without a stack protector: preload.c needs its dlopen() to end in a tail call.

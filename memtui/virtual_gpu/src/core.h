@@ -25,7 +25,8 @@ struct vgpu_settings {
     uint64_t driver_reserved;            /* bytes of each device that nobody can have */
     uint64_t context;                    /* bytes charged once per process and device */
     uint64_t copy_max;                   /* longest copy to a device that is really made */
-    uint64_t cudnn_workspace;            /* bytes a cuDNN convolution asks for */
+    int64_t cudnn_workspace;             /* bytes of every cuDNN convolution's workspace; -1: estimated */
+    uint64_t cudnn_load;                 /* bytes charged once per process and device at the first convolution */
     int cc_major, cc_minor;
     int multiprocessors;
     int report, trace;
@@ -80,6 +81,11 @@ void vgpu_kernel_launched(void);
 void vgpu_copy(void *to, const void *from, size_t size);
 void vgpu_fill(void *to, int value, size_t size);
 uint64_t vgpu_zero_reads(void); /* host reads of computed bytes so far */
+
+/* ---- notes.c: what the reader of the figures ought to know ---------------- */
+
+void vgpu_note(const char *kind, const char *name); /* kinds: "estimated", "refused", "host read" */
+uint64_t vgpu_noted(const char *kind, const char *name);
 
 /* ---- process.c: one lock for all in-process state, fork, messages ------ */
 
