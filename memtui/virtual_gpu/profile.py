@@ -65,7 +65,7 @@ class Profile:
     driver_reserved_bytes: int = 0
     #: The workspace of every cuDNN convolution; None: estimated from its shapes.
     cudnn_workspace_bytes: int | None = None
-    #: Charged once per process and device at the first cuDNN convolution, for its kernels; None: the stand-ins' default.
+    #: Charged once per process and device at the first cuDNN convolution, for its kernels; None: as on an A100.
     cudnn_load_bytes: int | None = None
     #: NVML's utilisation in percent.
     utilization: int = 0

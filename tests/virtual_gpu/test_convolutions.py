@@ -58,8 +58,7 @@ def test_every_kind_of_convolution_trains(run_child: RunChild, how: str) -> None
 # One step's peak beside what stays allocated; arguments: channels in and out, batch, height and width, filter.
 _STEP = """
 import json, sys, torch, torch.nn as nn
-channels, filters, batch, size, kernel = map(int, sys.argv[1:6])
-torch.backends.cudnn.benchmark = sys.argv[6:] == ['benchmark']
+channels, filters, batch, size, kernel = map(int, sys.argv[1:])
 layer = nn.Conv2d(channels, filters, kernel, padding=kernel // 2, bias=False).cuda()
 x = torch.empty(batch, channels, size, size, device='cuda', requires_grad=True)
 y = layer(x)
@@ -70,9 +69,9 @@ print(json.dumps(torch.cuda.max_memory_allocated()))
 
 
 def _workspace_bytes(run_child: RunChild, *arguments: str) -> int:
-    """Of the larger of the two backward passes; the peak without any workspace is theirs too, for both keep the same."""
-    with_it, without = (run_child(_STEP, environment, *arguments) for environment in (_a100(), _a100(cudnn_workspace=0)))
-    return int(with_it) - int(without)
+    """Of the larger of the two backward passes: the peak without a workspace is theirs too."""
+    estimated = run_child(_STEP, _a100(), *arguments)
+    return int(estimated) - int(run_child(_STEP, _a100(cudnn_workspace=0), *arguments))
 
 
 def test_winograd_of_a_narrow_layer(run_child: RunChild) -> None:
