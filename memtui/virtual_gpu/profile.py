@@ -65,8 +65,10 @@ class Profile:
     context_bytes: int = 0
     #: The driver's own share of each device: NVML's `reserved`.
     driver_reserved_bytes: int = 0
-    #: What a cuDNN convolution asks for.
-    cudnn_workspace_bytes: int = 0
+    #: The workspace of every cuDNN convolution; None: estimated from its shapes.
+    cudnn_workspace_bytes: int | None = None
+    #: Charged once per process and device at the first cuDNN convolution, for its kernels; None: as on an A100.
+    cudnn_load_bytes: int | None = None
     #: Bytes of device memory that each NCCL communicator of several ranks takes; `None`: see nccl.c.
     nccl_buffers_bytes: int | None = None
     #: The share of its elements, 0 to 1, that `nonzero()` and what is made of it are taken to find.
@@ -112,10 +114,13 @@ class Profile:
             "VGPU_SMS": str(self.multiprocessors),
             "VGPU_CONTEXT": str(self.context_bytes),
             "VGPU_DRIVER_RESERVED": str(self.driver_reserved_bytes),
-            "VGPU_CUDNN_WORKSPACE": str(self.cudnn_workspace_bytes),
             "VGPU_UTIL": str(self.utilization),
             "VGPU_NVML_PID_OFFSET": str(self.pid_offset),
         }
+        if self.cudnn_workspace_bytes is not None:
+            variables["VGPU_CUDNN_WORKSPACE"] = str(self.cudnn_workspace_bytes)
+        if self.cudnn_load_bytes is not None:
+            variables["VGPU_CUDNN_LOAD"] = str(self.cudnn_load_bytes)
         if self.nvml_memory_failure is not None:
             variables["VGPU_NVML_MEMORY"] = self.nvml_memory_failure
         if self.selected:
@@ -138,7 +143,8 @@ def profile_of(
     memory: Size = 48 << 30,
     context: Size = 0,
     driver_reserved: Size = 0,
-    cudnn_workspace: Size = 0,
+    cudnn_workspace: Size | None = None,
+    cudnn_load: Size | None = None,
     cc: str = "8.6",
     **others: object,
 ) -> Profile:
@@ -150,7 +156,8 @@ def profile_of(
         memory_bytes=(memory,) if isinstance(memory, int) else parse_sizes(memory),
         context_bytes=_bytes(context),
         driver_reserved_bytes=_bytes(driver_reserved),
-        cudnn_workspace_bytes=_bytes(cudnn_workspace),
+        cudnn_workspace_bytes=None if cudnn_workspace is None else _bytes(cudnn_workspace),
+        cudnn_load_bytes=None if cudnn_load is None else _bytes(cudnn_load),
         compute_capability=parse_compute_capability(cc),
         **others,  # type: ignore[arg-type]  # Profile itself names an unknown field
     )

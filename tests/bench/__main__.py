@@ -24,6 +24,7 @@ NAMES = (
     "categories",
     "steps",
     "injections",
+    "convolutions",
 )
 
 

@@ -71,25 +71,29 @@ def test_the_default_is_one_a6000() -> None:
         "VGPU_SMS": "84",
         "VGPU_CONTEXT": "0",
         "VGPU_DRIVER_RESERVED": "0",
-        "VGPU_CUDNN_WORKSPACE": "0",
         "VGPU_UTIL": "0",
         "VGPU_NVML_PID_OFFSET": "0",
     }
 
 
 def test_texts_become_bytes() -> None:
-    profile = profile_of(memory="24GiB,80GiB", count=2, context="400MiB", driver_reserved=1 << 20, cc="9.0")
+    profile = profile_of(
+        memory="24GiB,80GiB", count=2, context="400MiB", driver_reserved=1 << 20, cc="9.0", cudnn_load="1MiB"
+    )
     assert profile == Profile(
         count=2,
         memory_bytes=(24 << 30, 80 << 30),
         context_bytes=400 << 20,
         driver_reserved_bytes=1 << 20,
+        cudnn_load_bytes=1 << 20,
         compute_capability=(9, 0),
     )
 
 
 def test_switches_are_absent_until_they_are_set() -> None:
     switches = Profile(
+        cudnn_workspace_bytes=0,
+        cudnn_load_bytes=5,
         nvml_memory_failure="lost",
         process_memory_unavailable=True,
         pid_offset=100_000,
@@ -99,6 +103,7 @@ def test_switches_are_absent_until_they_are_set() -> None:
         selected=0.25,
         nccl_buffers_bytes=0,
     ).environment()
+    assert (switches["VGPU_CUDNN_WORKSPACE"], switches["VGPU_CUDNN_LOAD"]) == ("0", "5")
     assert switches["VGPU_NVML_MEMORY"] == "lost"
     assert switches["VGPU_NVML_PROCESS_MEMORY"] == "unavailable"
     assert switches["VGPU_NVML_PID_OFFSET"] == "100000"

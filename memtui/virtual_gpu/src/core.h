@@ -25,9 +25,10 @@ struct vgpu_settings {
     uint64_t driver_reserved;            /* bytes of each device that nobody can have */
     uint64_t context;                    /* bytes charged once per process and device */
     uint64_t copy_max;                   /* longest copy to a device that is really made */
+    int64_t cudnn_workspace;             /* bytes of every cuDNN convolution's workspace; -1: estimated */
+    uint64_t cudnn_load;                 /* bytes charged once per process and device at the first convolution */
     int64_t nccl_buffers;                /* bytes of a communicator's buffers; -1: as measured */
-    uint64_t cudnn_workspace;            /* bytes a cuDNN convolution asks for */
-    double selected; /* share of its elements that nonzero() finds */
+    double selected;                     /* share of its elements that nonzero() finds */
     int cc_major, cc_minor;
     int multiprocessors;
     int report, trace;

@@ -2,15 +2,12 @@
  * layout of the weights is exact in size, because torch makes its parameters
  * views of it; workspace and reserve are estimates of what cuDNN keeps. */
 #include "core.h"
+#include "cudnn.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CUDNN_ALLOC_FAILED 2
-#define CUDNN_BAD_PARAM 2000
-
 enum { CELL_RELU, CELL_TANH, CELL_LSTM, CELL_GRU };
-enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_HALF, TYPE_BFLOAT16 = 9 };
 
 struct rnn {
     int cell, has_bias, directions, type;
@@ -21,18 +18,7 @@ struct rnn_data {
     int max_length, batch;
 };
 
-/* Shared with cudnnGetTensorNdDescriptor: what a weight looks like. */
-struct weight_shape {
-    int type;
-    int dimensions[3];
-};
-
 /* ---- sizes ------------------------------------------------------------------------ */
-
-static size_t element_bytes(int type)
-{
-    return type == TYPE_DOUBLE ? 8 : type == TYPE_HALF || type == TYPE_BFLOAT16 ? 2 : 4;
-}
 
 static int gates(const struct rnn *rnn)
 {
@@ -128,27 +114,27 @@ VGPU_API int cudnnGetRNNWeightSpaceSize(void *handle, const struct rnn *rnn, siz
 
     (void)handle;
     *bytes = (matrices_before(rnn, pseudo_layers) + (size_t)pseudo_layers * bias_elements(rnn))
-             * element_bytes(rnn->type);
+             * cudnn_element_bytes(rnn->type);
     return 0;
 }
 
 /* Torch asks for the matrix and for the bias in calls of their own, and leaves
  * out the other's shape and address. */
-static void describe(struct weight_shape *shape, char **out, char *address, int type, int rows, int columns)
+static void describe(struct cudnn_tensor *shape, char **out, char *address, int type, int rows, int columns)
 {
     if (out)
         *out = address;
     if (shape)
-        *shape = (struct weight_shape){ type, { 1, rows, columns } };
+        *shape = (struct cudnn_tensor){ type, 3, { 1, rows, columns }, { rows * columns, columns, 1 } };
 }
 
 /* All matrices come first, layer by layer: those of the input, those of the
  * recurrence, the projection; then all biases in the same order. */
 VGPU_API int cudnnGetRNNWeightParams(void *handle, const struct rnn *rnn, int pseudo_layer, size_t size,
-                                     char *weights, int which, struct weight_shape *matrix, char **matrix_address,
-                                     struct weight_shape *bias, char **bias_address)
+                                     char *weights, int which, struct cudnn_tensor *matrix, char **matrix_address,
+                                     struct cudnn_tensor *bias, char **bias_address)
 {
-    size_t element = element_bytes(rnn->type), hidden = (size_t)rnn->hidden;
+    size_t element = cudnn_element_bytes(rnn->type), hidden = (size_t)rnn->hidden;
     size_t input = (size_t)input_size(rnn, pseudo_layer), output = (size_t)output_size(rnn);
     size_t at = matrices_before(rnn, pseudo_layer);
     int count = gates(rnn), recurrent = which - count;
@@ -180,19 +166,6 @@ VGPU_API int cudnnGetRNNWeightParams(void *handle, const struct rnn *rnn, int ps
     return 0;
 }
 
-/* Torch asks this of the shapes above only. */
-VGPU_API int cudnnGetTensorNdDescriptor(const struct weight_shape *shape, int wanted, int *type, int *count,
-                                        int dimensions[], int strides[])
-{
-    *type = shape->type;
-    *count = 3;
-    for (int i = 0; i < wanted && i < 3; i++)
-        dimensions[i] = shape->dimensions[i];
-    for (int i = wanted < 3 ? wanted - 1 : 2, stride = 1; i >= 0; stride *= shape->dimensions[i--])
-        strides[i] = stride;
-    return 0;
-}
-
 /* ---- what a pass needs ---------------------------------------------------------------------- */
 
 /* Workspace: the gates of one layer, which every layer uses anew.  Reserve, in
@@ -202,7 +175,7 @@ VGPU_API int cudnnGetRNNTempSpaceSizes(void *handle, const struct rnn *rnn, int 
                                        size_t *workspace, size_t *reserve)
 {
     size_t steps = (size_t)data->max_length * (size_t)data->batch;
-    size_t per_step = (size_t)rnn->hidden * (size_t)rnn->directions * element_bytes(rnn->type);
+    size_t per_step = (size_t)rnn->hidden * (size_t)rnn->directions * cudnn_element_bytes(rnn->type);
     size_t kept = (size_t)gates(rnn) + (rnn->cell == CELL_LSTM) + 1;
 
     (void)handle;

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What cuDNN 9's kernels take on an A100: see the README. */
+#define CUDNN_LOAD (252ull << 20)
+
 static struct vgpu_settings settings;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
@@ -85,7 +88,9 @@ static void read_settings(void)
     settings.driver_reserved = bytes_from("VGPU_DRIVER_RESERVED", 0);
     settings.context = bytes_from("VGPU_CONTEXT", 0);
     settings.copy_max = bytes_from("VGPU_COPY_MAX", 1 << 20);
-    settings.cudnn_workspace = bytes_from("VGPU_CUDNN_WORKSPACE", 0);
+    text = getenv("VGPU_CUDNN_WORKSPACE");
+    settings.cudnn_workspace = text && *text ? (int64_t)bytes_from("VGPU_CUDNN_WORKSPACE", 0) : -1;
+    settings.cudnn_load = bytes_from("VGPU_CUDNN_LOAD", CUDNN_LOAD);
     settings.nccl_buffers = (int64_t)bytes_from("VGPU_NCCL_BUFFERS", (uint64_t)-1);
     settings.report = integer_from("VGPU_REPORT", 0, 0, 1);
     settings.trace = integer_from("VGPU_TRACE", 0, 0, 1);
