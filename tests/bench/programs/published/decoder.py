@@ -1,7 +1,8 @@
 """A course's decoder (RMS norms, rotary positions, gated feed-forward layers) in training or inference.
 
-Everything is of elementary operations: norm, softmax, cross-entropy, and an AdamW that goes from parameter to parameter
-and makes new moments in each step. Figures are told of points in between.
+Everything is of elementary operations: norm, softmax, cross-entropy, and an AdamW that goes from parameter to parameter.
+Scores and loss live until the next ones are there, as in a script's own variables. Figures are told of points in
+between; with `--ranks`, optimizer state is only that of the first rank's share (communication takes no allocated memory).
 """
 
 from __future__ import annotations
@@ -15,9 +16,20 @@ import torch
 from attention import own_softmax
 from figures import on_device, say, tracked
 from torch import nn
-from torch.nn import functional
 
 VOCABULARY = 10_000
+
+
+class Linear(nn.Module):
+    """A product written as an Einstein sum."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Of (batch, sequence, width) to (batch, sequence, out)."""
+        return torch.einsum("bsi,oi->bso", x, self.weight)
 
 
 class Norm(nn.Module):
@@ -54,14 +66,14 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, rotary: Rotary) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.query, self.key, self.value, self.out = (Linear(width, width) for _ in range(4))
         self.rotary = rotary
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Of (batch, sequence, width) to the same shape."""
         length = x.shape[1]
-        made = [one(x) for one in (self.query, self.key, self.value)]
-        query, key, value = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in made)
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        query, key, value = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (query, key, value))
         query, key = self.rotary(query), self.rotary(key)
         place = torch.arange(length, device=x.device)
         mask = (place[:, None] >= place[None, :])[None]
@@ -76,9 +88,7 @@ class Gated(nn.Module):
 
     def __init__(self, width: int, wide: int) -> None:
         super().__init__()
-        self.first, self.back, self.gate = (
-            nn.Linear(width, wide, bias=False), nn.Linear(wide, width, bias=False), nn.Linear(width, wide, bias=False),
-        )  # fmt: skip
+        self.first, self.back, self.gate = Linear(width, wide), Linear(wide, width), Linear(width, wide)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Of (..., width) to the same shape."""
@@ -97,8 +107,10 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Of (batch, sequence, width) to the same shape."""
-        x = x + self.attention(self.norm_attention(x))
-        return x + self.feed(self.norm_feed(x))
+        attended = self.attention(self.norm_attention(x))
+        between = x + attended
+        fed = self.feed(self.norm_feed(between))
+        return between + fed
 
 
 class Decoder(nn.Module):
@@ -110,21 +122,23 @@ class Decoder(nn.Module):
         rotary = Rotary(context, width // heads)
         self.blocks = nn.ModuleList(Block(width, wide, heads, rotary) for _ in range(layers))
         self.norm = Norm(width)
-        self.out = nn.Linear(width, VOCABULARY, bias=False)
+        self.out = Linear(width, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Scores of (batch, sequence, vocabulary)."""
-        x = self.tokens[tokens, :]
+        embedded = self.tokens[tokens, :]
+        x = embedded
         for block in self.blocks:
             x = block(x)
         return self.out(self.norm(x))
 
 
 class ByHandAdamW(torch.optim.Optimizer):
-    """New moments in each step, parameter by parameter."""
+    """Parameter by parameter; moments are new tensors in each step, or change in place."""
 
-    def __init__(self, parameters: Any) -> None:
+    def __init__(self, parameters: Any, in_place: bool) -> None:
         super().__init__(parameters, {"lr": 1e-3})
+        self.in_place = in_place
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -135,19 +149,28 @@ class ByHandAdamW(torch.optim.Optimizer):
                     continue
                 grad, state = parameter.grad, self.state[parameter]
                 parameter.data -= 0.01 * group["lr"] * parameter.data
-                before_first = state.get("first", torch.zeros_like(grad))
-                before_second = state.get("second", torch.zeros_like(grad))
-                first = 0.9 * before_first + 0.1 * grad
-                second = 0.999 * before_second + 0.001 * torch.square(grad)
+                if self.in_place:
+                    first, second = (state.setdefault(name, torch.zeros_like(grad)) for name in ("first", "second"))
+                    first.mul_(0.9).add_(grad, alpha=0.1)
+                    second.mul_(0.999).addcmul_(grad, grad, value=0.001)
+                else:
+                    before_first = state.get("first", torch.zeros_like(grad))
+                    before_second = state.get("second", torch.zeros_like(grad))
+                    first = 0.9 * before_first + 0.1 * grad
+                    second = 0.999 * before_second + 0.001 * torch.square(grad)
                 parameter.data -= group["lr"] * first / (torch.sqrt(second) + 1e-8)
                 state["first"], state["second"] = first, second
 
 
+def log_softmax(scores: torch.Tensor) -> torch.Tensor:
+    """Over the last dimension."""
+    shifted = scores - torch.max(scores, dim=-1, keepdim=True)[0]
+    return shifted - torch.log(torch.sum(torch.exp(shifted), dim=-1, keepdim=True))
+
+
 def cross_entropy(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Of elementary operations."""
-    shifted = scores - torch.max(scores, dim=-1, keepdim=True)[0]
-    logs = shifted - torch.log(torch.sum(torch.exp(shifted), dim=-1, keepdim=True))
-    negative = -logs
+    negative = -log_softmax(scores)
     return torch.mean(torch.gather(negative, -1, targets.unsqueeze(-1)))
 
 
@@ -169,20 +192,23 @@ def make(arguments: argparse.Namespace) -> Any:
     model = on_device(lambda: Decoder(*sizes))
     parameters = list(model.parameters())
     kept = share(parameters, arguments.ranks) if arguments.ranks > 1 else parameters
-    optimizer: Any = torch.optim.AdamW(kept) if arguments.torch_optimizer else ByHandAdamW(kept)
+    if arguments.optimizer == "torch":
+        optimizer: Any = torch.optim.AdamW(kept, foreach=False)
+    else:
+        optimizer = ByHandAdamW(kept, arguments.optimizer == "in-place")
     given = torch.zeros(arguments.batch, arguments.sequence, dtype=torch.long, device="cuda")
     targets = torch.zeros_like(given)
     precision = torch.autocast("cuda", torch.bfloat16) if arguments.autocast else contextlib.nullcontext()
 
+    kept_alive = {}
+
     def backward() -> None:
-        optimizer.zero_grad()
+        if arguments.mode == "training":
+            optimizer.zero_grad()
         with precision:
-            scores = model(given)
-            if arguments.torch_loss:
-                loss = functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
-            else:
-                loss = cross_entropy(scores, targets)
-        loss.backward()
+            kept_alive["scores"] = model(given)
+            kept_alive["loss"] = cross_entropy(kept_alive["scores"], targets)
+        kept_alive["loss"].backward()
 
     def step() -> None:
         backward()
@@ -201,7 +227,6 @@ def run(arguments: argparse.Namespace) -> None:
                 model(given)
     elif arguments.mode == "backward":
         for _ in range(arguments.steps):
-            model.zero_grad()
             backward()
     elif arguments.window:
         step()
@@ -227,7 +252,8 @@ def main() -> None:
     for name, default in (("batch", 4), ("sequence", 512), ("ranks", 1), ("steps", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--mode", choices=("training", "inference", "backward"), default="training")
-    for name in ("autocast", "torch-optimizer", "torch-loss", "window", "tracker"):
+    parser.add_argument("--optimizer", choices=("new", "in-place", "torch"), default="new")
+    for name in ("autocast", "window", "tracker"):
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.tracker:
