@@ -23,6 +23,7 @@ NAMES = (
     "categories",
     "steps",
     "injections",
+    "published",
 )
 
 

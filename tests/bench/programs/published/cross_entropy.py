@@ -1,4 +1,4 @@
-"""The loss of a language model's last layer, with a soft cap, in the shapes of Gemma 2: operation's memory in phases."""
+"""The loss of a language model's last layer, with a soft cap, in the shapes of Gemma 2; its memory by phases."""
 
 from __future__ import annotations
 

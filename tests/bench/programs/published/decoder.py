@@ -1,8 +1,9 @@
 """A course's decoder (RMS norms, rotary positions, gated feed-forward layers) in training or inference.
 
-Everything is of elementary operations: norm, softmax, cross-entropy, and an AdamW that goes from parameter to parameter.
-Scores and loss live until the next ones are there, as in a script's own variables. Figures are told of points in
-between; with `--ranks`, optimizer state is only that of the first rank's share (communication takes no allocated memory).
+Everything is of elementary operations: norm, softmax, cross-entropy, and an AdamW that goes from parameter to
+parameter. Scores and loss live until the next ones are there, as in a script's own variables. Figures are told of
+points in between; with `--ranks`, optimizer state is only that of the first rank's share (communication takes nothing
+of the allocator's).
 """
 
 from __future__ import annotations
@@ -225,14 +226,12 @@ def run(arguments: argparse.Namespace) -> None:
         with torch.no_grad():
             for _ in range(arguments.steps):
                 model(given)
-    elif arguments.mode == "backward":
-        for _ in range(arguments.steps):
-            backward()
     elif arguments.window:
-        step()
-        step()
+        once = backward if arguments.mode == "backward" else step
+        for _ in range(arguments.steps):
+            once()
         torch.cuda.reset_peak_memory_stats()
-        step()
+        once()
     else:
         backward()
         figures["peak_to_before_step"] = torch.cuda.max_memory_allocated()

@@ -146,11 +146,11 @@ class Gpt2(nn.Module):
 
 def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """The variants."""
-    for name in ("made-mask", "fused", "bf16", "native", "sdpa", "compiled", "tracker", "ddp"):
+    for name in ("made-mask", "tf32", "fused", "bf16", "native", "sdpa", "compiled", "tracker", "ddp"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=17)
+    parser.add_argument("--steps", type=int, default=2)
     return parser
 
 
@@ -182,7 +182,7 @@ def sample(model: Any, length: int = 50) -> None:
 
 def make(arguments: argparse.Namespace) -> Any:
     """The model as it is trained, its optimizer, and what makes a step."""
-    if arguments.compiled or arguments.fused:
+    if arguments.tf32:
         torch.set_float32_matmul_precision("high")
     model = on_device(lambda: Gpt2(arguments))
     trained: Any = torch.compile(model) if arguments.compiled else model
