@@ -2,7 +2,7 @@
 
 Rows are `../shared/cases/ground_truth.jsonl` beside the checkout; every one that plain torch reproduces and that has a
 program in `programs/published` is run with this interpreter's torch, or with the version that it was published with
-where `MEMTUI_BENCH_TORCHES` names that. A figure's error is told whole; bars hold for what of it is beyond the last
+where `MEMTUI_BENCH_TORCHES` names that; `MEMTUI_BENCH_ROWS=ViT,BERT` asks for some series alone. A figure's error is told whole; bars hold for what of it is beyond the last
 digit published. Rivals are the closed form and torch's own MemTracker under fake tensors.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -84,6 +85,7 @@ def bench() -> Iterator[Line]:
             yield Line(case.name, f"not run: {result}")
         else:
             scored.append(Scored(case, result["torch"], result[case.figure]))
+            yield _row(scored[-1])
     if not scored:
         raise Skipped("nothing could be run")
     yield from summary(scored)
@@ -92,13 +94,22 @@ def bench() -> Iterator[Line]:
     yield from rivals(scored, runner)
 
 
+def _row(one: Scored) -> Line:
+    published, predicted = (size / 2**20 for size in (one.case.published_bytes, one.predicted_bytes))
+    shown = f"{published:.2f} published, {predicted:.2f} MiB predicted, {100 * one.error:+.3f} %"
+    return Line(f"{one.case.series}: {one.case.name}", f"{shown}, torch {one.torch.partition('+')[0]}")
+
+
 def _cases(found: list[dict[str, Any]]) -> tuple[list[Case], dict[str, int]]:
     """What is to run, and why others are not, with how many."""
+    asked = os.environ.get("MEMTUI_BENCH_ROWS", "").split(",")
     cases, reasons = [], Counter[str]()
     for row in found:
         case = case_of(row) if claimed(row) else "not of plain torch alone, by their own note"
         if isinstance(case, str):
             reasons[case] += 1
+        elif not any(part in case.series for part in asked):
+            reasons["of other series than MEMTUI_BENCH_ROWS names"] += 1
         else:
             cases.append(case)
     return cases, dict(reasons.most_common())
@@ -140,10 +151,10 @@ def _run(python: str, run: Run) -> dict[str, Any] | str:
     location = None if python == sys.executable else torch_location_of(python)
     if run.compiled and not _has_triton(location):
         return "Triton is not installed"
-    profile = profile_of(memory=run.memory, cc=run.cc, context=run.context, count=run.ranks)
+    profile = profile_of(memory=run.memory, cc=run.cc, context=run.context)
     command = ["nice", "-n", "5", python]
-    if run.ranks > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={run.ranks}"]
+    if "--ddp" in run.arguments:  # a rank's memory does not depend on how many there are
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
     command += [str(surroundings.PROGRAMS / "published" / run.program), *run.arguments]
     with tempfile.TemporaryDirectory() as caches:
         kept = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
@@ -228,7 +239,7 @@ def rivals(scored: list[Scored], runner: Runner) -> Iterator[Line]:
     yield Line("the same: closed form", _spread(formula))
     errors, refused, ours = [], [], []
     for one in shaped:
-        if one.case.run.compiled or one.case.run.ranks > 1:
+        if one.case.run.compiled:
             refused.append("compiled")
             continue
         run = dataclasses.replace(one.case.run, arguments=(*one.case.run.arguments, "--tracker"))

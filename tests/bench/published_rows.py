@@ -35,7 +35,6 @@ class Run:
     memory: str = "80GiB"
     cc: str = "8.0"
     context: str = "0"
-    ranks: int = 1
 
     @property
     def compiled(self) -> bool:
@@ -140,11 +139,10 @@ def _gpt2(row: dict[str, Any]) -> Any:
     if step not in _GPT2:
         return "no program for it"
     arguments = tuple(_GPT2[step].split())
-    ranks = 4 if "--ddp" in arguments else 1
     halves = 2 if "--bf16" in arguments else 4
     return {
         "series": "GPT-2 124M, compiled" if "--compiled" in arguments else "GPT-2 124M",
-        "run": Run("gpt2.py", arguments, "40GiB", ranks=ranks),
+        "run": Run("gpt2.py", arguments, "40GiB"),
         "figure": "reserved",
         "torch": "2.6.0",
         "shape": Shape(163_009_536, 12, 768, 12, 1024, row["config"]["batch"], halves),
