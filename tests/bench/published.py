@@ -2,8 +2,9 @@
 
 Rows are `../shared/cases/ground_truth.jsonl` beside the checkout; every one that plain torch reproduces and that has a
 program in `programs/published` is run with this interpreter's torch, or with the version that it was published with
-where `MEMTUI_BENCH_TORCHES` names that; `MEMTUI_BENCH_ROWS=ViT,BERT` asks for some series alone. A figure's error is told whole; bars hold for what of it is beyond the last
-digit published. Rivals are the closed form and torch's own MemTracker under fake tensors.
+where `MEMTUI_BENCH_TORCHES` names that. `MEMTUI_BENCH_ROWS=ViT,BERT` asks for some series alone. A figure's error is
+told whole; bars hold for what of it is beyond the last digit published. Rivals are the closed form and torch's own
+MemTracker under fake tensors.
 """
 
 from __future__ import annotations
@@ -277,5 +278,5 @@ def _high(errors: list[float]) -> float:
 
 
 def _spread(errors: list[float]) -> str:
-    shown = " / ".join(f"{100 * one:.3g}" for one in (statistics.median(errors), _high(errors), max(errors)))
+    shown = " / ".join(f"{100 * one:.3f}" for one in (statistics.median(errors), _high(errors), max(errors)))
     return f"{len(errors)} rows: off by {shown} % (median / p90 / worst)"

@@ -1,4 +1,4 @@
-"""Published figures of training runs on real GPUs, had again on virtual ones; the bench `published` has more of them."""
+"""Published figures of trainings on real GPUs, had again on virtual ones; the bench `published` has more of them."""
 
 from __future__ import annotations
 
