@@ -138,9 +138,9 @@ class Runner:
         self._pythons = pythons
         self._kept: dict[tuple[str, Run], dict[str, Any] | str] = {}
 
-    def result(self, case: Case, run: Optional[Run] = None) -> dict[str, Any] | str:
-        """What the run printed, or why it did not."""
-        run = run or case.run
+    def result(self, case: Case) -> dict[str, Any] | str:
+        """What the case's run printed, or why it did not."""
+        run = case.run
         version = case.torch if case.torch in self._pythons else case.nearest
         python = str(self._pythons.get(version or "", sys.executable))
         if (python, run) not in self._kept:
@@ -187,7 +187,8 @@ def summary(scored: list[Scored]) -> Iterator[Line]:
         yield Line(f"{series}, torch {versions}", _spread([abs(one.error) for one in those]))
     allocator = [one for one in scored if not one.case.driver]
     driver = [one for one in scored if one.case.driver]
-    yield Line("allocator figures", _spread([abs(one.error) for one in allocator]))
+    if allocator:
+        yield Line("allocator figures", _spread([abs(one.error) for one in allocator]))
     same = [one.beyond for one in allocator if one.same_torch]
     if same:
         note = f", worst of {len(same)}; {sum(one <= _MISS for one in same)} of them within it"
@@ -244,7 +245,7 @@ def rivals(scored: list[Scored], runner: Runner) -> Iterator[Line]:
             refused.append("compiled")
             continue
         run = dataclasses.replace(one.case.run, arguments=(*one.case.run.arguments, "--tracker"))
-        result = runner.result(one.case, run)
+        result = runner.result(dataclasses.replace(one.case, run=run, torch=None, nearest=None))
         if isinstance(result, str):
             refused.append(result)
         else:

@@ -141,7 +141,7 @@ def _gpt2(row: dict[str, Any]) -> Any:
     arguments = tuple(_GPT2[step].split())
     halves = 2 if "--bf16" in arguments else 4
     return {
-        "series": "GPT-2 124M, compiled" if "--compiled" in arguments else "GPT-2 124M",
+        "series": "GPT-2, compiled" if "--compiled" in arguments else "GPT-2 124M",
         "run": Run("gpt2.py", arguments, "40GiB"),
         "figure": "reserved",
         "torch": "2.6.0",

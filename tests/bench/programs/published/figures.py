@@ -10,11 +10,16 @@ import torch
 from torch import nn
 
 
-def on_device(make: Callable[[], nn.Module]) -> Any:
+_faked = False
+
+
+def on_device(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32) -> Any:
     """A model on the GPU that was never in the host's memory, with the blocks that `.to("cuda")` would have left."""
-    with torch.device("meta"):
+    torch.set_default_dtype(dtype)
+    with torch.device("cuda" if _faked else "meta"):  # a fake tensor cannot take a meta tensor's place
         model = make()
-    return model.to_empty(device="cuda")
+    torch.set_default_dtype(torch.float32)
+    return model if _faked else model.to_empty(device="cuda")
 
 
 def say(**others: Any) -> None:
@@ -38,6 +43,8 @@ def tracked(make: Callable[[], tuple[nn.Module, torch.optim.Optimizer, Callable[
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
+    global _faked
+    _faked = True
     with FakeTensorMode():
         model, optimizer, step = make()
         tracker = MemTracker()

@@ -184,9 +184,10 @@ def make(arguments: argparse.Namespace) -> Any:
     """The model as it is trained, its optimizer, and what makes a step."""
     if arguments.tf32:
         torch.set_float32_matmul_precision("high")
-    model = on_device(lambda: Gpt2(arguments))
+    halved = torch.bfloat16 if arguments.bf16 else torch.float32
+    model = on_device(lambda: Gpt2(arguments), halved if arguments.tracker else torch.float32)
     trained: Any = torch.compile(model) if arguments.compiled else model
-    if arguments.bf16:
+    if arguments.bf16 and not arguments.tracker:  # which a fake model cannot be
         model.to(torch.bfloat16)
     if arguments.ddp:
         trained = nn.parallel.DistributedDataParallel(trained, device_ids=[torch.cuda.current_device()])

@@ -70,7 +70,9 @@ def step_in_backward(model: nn.Module) -> None:
 
 def make(arguments: argparse.Namespace) -> Any:
     """The model, its optimizer, and what makes a step."""
-    model = on_device(lambda: Vit(arguments.classes).to(torch.bfloat16 if arguments.precision == "bf16" else None))
+    model = on_device(
+        lambda: Vit(arguments.classes), torch.bfloat16 if arguments.precision == "bf16" else torch.float32
+    )
     mixed = arguments.precision == "16-mixed"
     scaler = torch.cuda.amp.GradScaler(enabled=mixed)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-5)
