@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-
 _faked = False
 
 
