@@ -146,7 +146,7 @@ def _gpt2(row: dict[str, Any]) -> Any:
         "figure": "reserved",
         "torch": "2.6.0",
         "shape": Shape(163_009_536, 12, 768, 12, 1024, row["config"]["batch"], halves),
-        "cause": "the mask that its program makes at each use is not published; it moves blocks by a few MiB"
+        "cause": "the mask that its program makes at each use is not published; perhaps that moves blocks by a few MiB"
         if step in ("bf16", "+ native LayerNorm/GELU")
         else "inductor's kernels are those of this Triton, and what it keeps for backward is its choice",
     }
@@ -182,9 +182,9 @@ def _vit(row: dict[str, Any]) -> Any:
         "torch": "2.1.0.dev20230623",
         "nearest": "2.1.0",
         "shape": Shape(303_311_882, 24, 1024, 16, 197, 4 if few else 64, 2 if "bf16" in _VIT[step] else 4),
-        "cause": "a nightly, whose Adam makes a second list of temporaries, as 2.0 does: one more copy of the gradients"
+        "cause": "a nightly; what is missing is about one copy of the gradients, perhaps its Adam's temporaries"
         if few
-        else "a nightly before 2.1.0; wrappers of another library hold batches and scores a little longer",
+        else "a nightly before 2.1.0, partly with another library's wrappers; not explained further",
     }
 
 
@@ -260,7 +260,7 @@ def _sharded(row: dict[str, Any]) -> Any:
         "torch": "2.11.0",
         "shape": Shape(3_406_809_600, 32, 2560, 32, 512, 2) if peak else None,
         "cause": "its program is not published; with sharding less is held than parameters and gradients take in fresh "
-        "blocks, so they lie in blocks left by what ran before in the process",
+        "blocks; not explained (perhaps they lie in blocks that an earlier run in the process left)",
     }
 
 
@@ -307,7 +307,7 @@ def _vramexp(row: dict[str, Any]) -> Any:
         "figure": "allocated_peak",
         "torch": "2.0.1",
         "nearest": "2.1.0",
-        "cause": "cuDNN's convolution workspaces are none here; which of torch's figures was read is not said",
+        "cause": "cuDNN's convolution workspaces are none here, perhaps those; which figure was read is not said",
     }
 
 
