@@ -25,6 +25,7 @@ NAMES = (
     "steps",
     "injections",
     "convolutions",
+    "published",
 )
 
 

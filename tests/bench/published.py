@@ -1,0 +1,283 @@
+"""Published memory figures of real GPUs, against the same programs on the virtual GPU; and two rivals on the same rows.
+
+Rows are `../shared/cases/ground_truth.jsonl` beside the checkout; every one that plain torch reproduces and that has a
+program in `programs/published` is run with this interpreter's torch, or with the version that it was published with
+where `MEMTUI_BENCH_TORCHES` names that. `MEMTUI_BENCH_ROWS=ViT,BERT` asks for some series alone. A figure's error is
+told whole; bars hold for what of it is beyond the last digit published. Rivals are the closed form and torch's own
+MemTracker under fake tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from memtui.virtual_gpu import VirtualGpuError, environment, profile_of
+from memtui.virtual_gpu.torch_install import torch_location_of
+
+from . import surroundings
+from .published_rows import Case, Run, Shape, case_of, claimed, rows, size_bytes, where
+from .published_torches import python_with, wanted
+from .report import Line, Skipped, at_most
+
+_SECONDS = 590
+#: Beyond the last published digit, a figure that is further off than this is listed with what is known of its cause.
+_MISS = 0.001
+_DRIVER_MISS = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """A case, the torch that ran it, and its prediction."""
+
+    case: Case
+    torch: str
+    predicted_bytes: float
+
+    @property
+    def error(self) -> float:
+        """As a share of the published figure, with its sign."""
+        return self.predicted_bytes / self.case.published_bytes - 1
+
+    @property
+    def beyond(self) -> float:
+        """What of the error is beyond the last published digit, as a share."""
+        off = abs(self.predicted_bytes - self.case.published_bytes) - self.case.open_bytes
+        return max(0.0, off) / self.case.published_bytes
+
+    @property
+    def same_torch(self) -> bool:
+        """Whether it was run with the version that it was published with."""
+        return self.case.torch is not None and self.torch.partition("+")[0] == self.case.torch
+
+
+def bench() -> Iterator[Line]:
+    """Rows that have no run, then figures by kind, misses, the split of constants, and the rivals."""
+    found = rows()
+    if found is None:
+        raise Skipped(f"no {where().name} beside the checkout, in ../shared/cases")
+    if importlib.util.find_spec("torch") is None:
+        raise Skipped("torch is not installed")
+    cases, reasons = _cases(found)
+    yield Line("rows", f"{len(found)}: {len(cases)} to run; " + "; ".join(f"{n} {why}" for why, n in reasons.items()))
+    compiled = {case.torch for case in cases if case.run.compiled}
+    pythons: dict[str, pathlib.Path] = {}
+    for version in wanted():
+        python = python_with(version, version in compiled)
+        if isinstance(python, str):
+            yield Line(f"torch {version}", f"skipped, it could not be installed: {python}")
+        else:
+            pythons[version] = python
+    runner = Runner(pythons)
+    scored = []
+    for case in _together(cases):
+        result = runner.result(case)
+        if isinstance(result, str):
+            yield Line(case.name, f"not run: {result}")
+        else:
+            scored.append(Scored(case, result["torch"], result[case.figure]))
+            yield _row(scored[-1])
+    if not scored:
+        raise Skipped("nothing could be run")
+    yield from summary(scored)
+    yield from misses(scored)
+    yield from constants(scored, found)
+    yield from rivals(scored, runner)
+
+
+def _row(one: Scored) -> Line:
+    published, predicted = (size / 2**20 for size in (one.case.published_bytes, one.predicted_bytes))
+    shown = f"{published:.2f} published, {predicted:.2f} MiB predicted, {100 * one.error:+.3f} %"
+    return Line(f"{one.case.series}: {one.case.name}", f"{shown}, torch {one.torch.partition('+')[0]}")
+
+
+def _cases(found: list[dict[str, Any]]) -> tuple[list[Case], dict[str, int]]:
+    """What is to run, and why others are not, with how many."""
+    asked = os.environ.get("MEMTUI_BENCH_ROWS", "").split(",")
+    cases, reasons = [], Counter[str]()
+    for row in found:
+        case = case_of(row) if claimed(row) else "not of plain torch alone, by their own note"
+        if isinstance(case, str):
+            reasons[case] += 1
+        elif not any(part in case.series for part in asked):
+            reasons["of other series than MEMTUI_BENCH_ROWS names"] += 1
+        else:
+            cases.append(case)
+    return cases, dict(reasons.most_common())
+
+
+def _together(cases: list[Case]) -> list[Case]:
+    """Attention's sizes of a kind are one run, as they were."""
+    names: dict[Run, tuple[str, ...]] = {}
+    for case in cases:
+        if case.run.program == "attention.py":
+            alone = dataclasses.replace(case.run, arguments=())
+            names[alone] = (*names.get(alone, ()), *case.run.arguments)
+    made = []
+    for case in cases:
+        alone = dataclasses.replace(case.run, arguments=())
+        together = dataclasses.replace(alone, arguments=names[alone]) if alone in names else case.run
+        made.append(dataclasses.replace(case, run=together))
+    return made
+
+
+class Runner:
+    """Runs each program once."""
+
+    def __init__(self, pythons: dict[str, pathlib.Path]) -> None:
+        self._pythons = pythons
+        self._kept: dict[tuple[str, Run], dict[str, Any] | str] = {}
+
+    def result(self, case: Case) -> dict[str, Any] | str:
+        """What the case's run printed, or why it did not."""
+        run = case.run
+        version = case.torch if case.torch in self._pythons else case.nearest
+        python = str(self._pythons.get(version or "", sys.executable))
+        if (python, run) not in self._kept:
+            self._kept[python, run] = _run(python, run)
+        return self._kept[python, run]
+
+
+def _run(python: str, run: Run) -> dict[str, Any] | str:
+    location = None if python == sys.executable else torch_location_of(python)
+    if run.compiled and not _has_triton(location):
+        return "Triton is not installed"
+    profile = profile_of(memory=run.memory, cc=run.cc, context=run.context)
+    command = ["nice", "-n", "5", python]
+    if "--ddp" in run.arguments:  # a rank's memory does not depend on how many there are
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+    command += [str(surroundings.PROGRAMS / "published" / run.program), *run.arguments]
+    with tempfile.TemporaryDirectory() as caches:
+        kept = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+        try:
+            given = {**environment(profile, location, surroundings.plain()), **kept}
+            done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except VirtualGpuError as error:
+            return f"no virtual GPU: {error}"
+        except subprocess.TimeoutExpired:
+            return f"not over after {_SECONDS} s"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        return " ".join((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].split())[:150]
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def _has_triton(location: Optional[pathlib.Path]) -> bool:
+    if location is None:
+        return importlib.util.find_spec("triton") is not None
+    return (location.parent / "triton").exists()
+
+
+def summary(scored: list[Scored]) -> Iterator[Line]:
+    """A line a series, then the bars."""
+    for series in dict.fromkeys(one.case.series for one in scored):
+        those = [one for one in scored if one.case.series == series]
+        versions = "+".join(sorted({one.torch.partition("+")[0] for one in those}))
+        yield Line(f"{series}, torch {versions}", _spread([abs(one.error) for one in those]))
+    allocator = [one for one in scored if not one.case.driver]
+    driver = [one for one in scored if one.case.driver]
+    if allocator:
+        yield Line("allocator figures", _spread([abs(one.error) for one in allocator]))
+    same = [one.beyond for one in allocator if one.same_torch]
+    if same:
+        note = f", worst of {len(same)}; {sum(one <= _MISS for one in same)} of them within it"
+        yield at_most("allocator, beyond the last digit, its own torch", 100 * max(same), 0.1, "%", 3, note)
+    else:
+        yield Line("allocator, beyond the last digit, its own torch", "none was run: MEMTUI_BENCH_TORCHES names them")
+    if allocator:
+        beyond = [one.beyond for one in allocator]
+        yield at_most(
+            "allocator, beyond the last digit, all", 100 * _high(beyond), 1, "%", 3, f", p90 of {len(beyond)}"
+        )
+    if driver:
+        beyond = [abs(one.error) for one in driver]
+        yield Line("driver's figures (nvidia-smi)", _spread(beyond))
+        yield at_most("driver's figures, context of its source", 100 * statistics.median(beyond), 2, "%", 2, ", median")
+        yield at_most("driver's figures, context of its source", 100 * max(beyond), 10, "%", 2, ", worst")
+
+
+def misses(scored: list[Scored]) -> Iterator[Line]:
+    """Figures that are off, and why as far as is known."""
+    for one in scored:
+        if one.beyond > (_DRIVER_MISS if one.case.driver else _MISS):
+            gib = f"{one.case.published_bytes / 2**30:.4f} published, {one.predicted_bytes / 2**30:.4f} GiB"
+            cause = one.case.cause or "not known"
+            if one.case.torch and not one.same_torch:
+                cause += f" (published with torch {one.case.torch}, run with {one.torch.partition('+')[0]})"
+            yield Line(f"off: {one.case.name}", f"{gib} predicted, {100 * one.error:+.2f} %: {cause}")
+
+
+def constants(scored: list[Scored], found: list[dict[str, Any]]) -> Iterator[Line]:
+    """The driver's figures with a context that another source measured."""
+    driver = [one for one in scored if one.case.driver]
+    for row in found:
+        if "stas00" in row["source"] and driver:
+            errors = []
+            for one in driver:
+                own = profile_of(context=one.case.run.context).context_bytes
+                errors.append(abs((one.predicted_bytes - own + size_bytes(row)) / one.case.published_bytes - 1))
+            name = f"the same with {row['config']['gpu'].split()[0]}'s context, torch {row['config']['torch']}"
+            yield Line(name, _spread(errors))
+
+
+def rivals(scored: list[Scored], runner: Runner) -> Iterator[Line]:
+    """The closed form and MemTracker where a row is a transformer's peak; this virtual GPU on exactly those."""
+    shaped = [one for one in scored if one.case.shape is not None]
+    if not shaped:
+        return
+    yield Line("a transformer's peaks: virtual GPU", _spread([abs(one.error) for one in shaped]))
+    formula = [abs(_with_context(one, closed_form_bytes(one.case.shape))) for one in shaped if one.case.shape]
+    yield Line("the same: closed form", _spread(formula))
+    errors, refused, ours = [], [], []
+    for one in shaped:
+        if one.case.run.compiled:
+            refused.append("compiled")
+            continue
+        run = dataclasses.replace(one.case.run, arguments=(*one.case.run.arguments, "--tracker"))
+        result = runner.result(dataclasses.replace(one.case, run=run, torch=None, nearest=None))
+        if isinstance(result, str):
+            refused.append(result)
+        else:
+            errors.append(abs(_with_context(one, result["tracker_peak"])))
+            ours.append(abs(one.error))
+    if errors:
+        yield Line("the same: MemTracker", f"{_spread(errors)}; virtual GPU there: {_spread(ours)}")
+    for why, count in Counter(refused).items():
+        yield Line("MemTracker does not run", f"{count} rows: {why}")
+
+
+def _with_context(one: Scored, size: float) -> float:
+    own = profile_of(context=one.case.run.context).context_bytes
+    return (size + own) / one.case.published_bytes - 1
+
+
+def closed_form_bytes(shape: Shape) -> float:
+    """A training's bytes by the published formula.
+
+    Parameters, gradients and Adam's moments in the parameters' own precision, and activations of s·b·h·(34 + 5·a·s/h)
+    a layer at two bytes an element (Korthikanti et al., "Reducing Activation Recomputation", 2022).
+    """
+    states = 4 * shape.parameters * shape.element_bytes
+    layer = shape.sequence * shape.batch * shape.width * (34 + 5 * shape.heads * shape.sequence / shape.width)
+    return states + shape.layers * layer * shape.element_bytes / 2
+
+
+def _high(errors: list[float]) -> float:
+    """The 90th percentile, by the nearest rank."""
+    return sorted(errors)[max(0, -(-9 * len(errors) // 10) - 1)]
+
+
+def _spread(errors: list[float]) -> str:
+    shown = " / ".join(f"{100 * one:.3f}" for one in (statistics.median(errors), _high(errors), max(errors)))
+    return f"{len(errors)} rows: off by {shown} % (median / p90 / worst)"
