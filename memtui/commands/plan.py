@@ -35,6 +35,7 @@ from memtui.virtual_gpu.command import torch_of_program
 from memtui.virtual_gpu.profile import Profile
 from memtui.wire import paths
 
+from .ownline import writable
 from .planline import PlanLine
 from .program import current_folder, resolve, with_agent
 
@@ -47,7 +48,7 @@ _DOES_NOT_FIT, _UNKNOWN = 3, 4
 def plan(options: argparse.Namespace) -> int:
     """Prints the answer; 0 where it fits, 3 where it does not, 4 where that is not known. Raises CommandError."""
     if options.list:
-        print("\n".join(list_lines(cards(), shutil.get_terminal_size().columns)))
+        _print(list_lines(cards(), shutil.get_terminal_size().columns))
         return 0
     if not options.gpu:
         raise CommandError("say for which GPU: memtui plan --gpu a100-80g train.py (memtui plan --list shows them)", 2)
@@ -63,7 +64,8 @@ def plan(options: argparse.Namespace) -> int:
     except PlanningError as error:
         raise CommandError(str(error)) from None
     except VirtualGpuError as error:
-        raise CommandError(f"{error.problem}: {error.fix}") from None
+        # The list of cards is this command's.
+        raise CommandError(f"{error.problem}: {error.fix}".replace("--list", "memtui plan --list")) from None
     except LaunchFailed as error:
         raise CommandError(str(error)) from None
     finally:
@@ -100,9 +102,9 @@ class _Planner:
             plain = [as_json(answer) for answer in answers]
             print(json.dumps(plain[0] if len(plain) == 1 else plain, indent=1))
         elif len(answers) == 1:
-            print("\n".join(answer_lines(answers[0], self._label, shutil.get_terminal_size().columns)))
+            _print(answer_lines(answers[0], self._label, shutil.get_terminal_size().columns))
         else:
-            print("\n".join(comparison_lines(answers, self._label)))
+            _print(comparison_lines(answers, self._label))
         for answer in answers:
             self._tell_output(answer.told)
         return max(map(_status, answers))
@@ -161,7 +163,7 @@ class _Planner:
             ]
             print(json.dumps({"setting": setting.name, "largest": search.best, "runs": tried}, indent=1))
         else:
-            print("\n".join(search_lines(search, setting.name, self._cards[0].full_name)))
+            _print(search_lines(search, setting.name, self._cards[0].full_name))
         return 0 if search.best is not None else _DOES_NOT_FIT
 
     async def _search(self, setting: Setting, card: Card) -> Search:
@@ -227,6 +229,11 @@ async def _all_of(runs: Sequence[Coroutine[Any, Any, Trial]]) -> list[Trial]:
                 task.cancel()
         await asyncio.wait(tasks)
     return [task.result() for task in tasks]
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(writable(sys.stdout, line))
 
 
 class _Progress:

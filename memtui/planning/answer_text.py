@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from memtui.analysis import units
@@ -31,7 +32,15 @@ def answer_lines(answer: Answer, program: str, width: int = 80) -> list[str]:
             lines += _devices(answer.told.devices)
         lines += _trust(answer)
     lines += [f"note: {clean(text)}" for text in answer.told.warnings]
-    return [f"plan of {clean(program, 200)}", *lines]
+    return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in _within(line, width)]
+
+
+def _within(line: str, width: int) -> list[str]:
+    """The line, in several where it is too long; columns are not, as a rule."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, max(20, width), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
 def _peaks(answer: Answer, device: DeviceTrial) -> list[str]:

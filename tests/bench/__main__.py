@@ -26,6 +26,7 @@ NAMES = (
     "injections",
     "convolutions",
     "published",
+    "plans",
 )
 
 

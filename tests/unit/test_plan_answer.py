@@ -1,0 +1,110 @@
+"""What a plan answers from its runs: the verdict, what is short, and how far to trust it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memtui.planning.answer import Answer, as_json, verdict
+from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
+from memtui.planning.search import Search, Tried
+from memtui.planning.trial import Composition, DeviceTrial, OutOfMemory, Trial
+from memtui.session.steps import StepPeak
+from memtui.virtual_gpu.report_file import HostRead, Note
+
+_GIB = 1 << 30
+_PEAK = StepPeak("cuda:0", 2, 10 * _GIB, True, "backward")
+_DEVICE = DeviceTrial(
+    device="cuda:0",
+    usable_bytes=24 * _GIB,
+    context_bytes=_GIB // 2,
+    peak_allocated_bytes=10 * _GIB,
+    peak_reserved_bytes=12 * _GIB,
+    peak_device_bytes=25 * _GIB // 2,
+    peak=_PEAK,
+    steps=(replace(_PEAK, step=1, bytes_held=9 * _GIB), _PEAK),
+    composition=Composition(2, "backward", 10 * _GIB, {"activations": 8 * _GIB, "parameters": 2 * _GIB}, True),
+)
+_RUN = Trial(ended="steady", exit_status=None, error="", steps=5, duration_ns=1, devices=(_DEVICE,))
+
+
+def _answer(run: Trial = _RUN, **others: object) -> Answer:
+    figures = {"uncapped": None, "expandable": None, "context_known": True, **others}
+    return Answer("NVIDIA X", run, **figures)  # type: ignore[arg-type]
+
+
+def _out_of_memory() -> Trial:
+    oom = OutOfMemory(1, "forward", 4 * _GIB, 20 * _GIB, 22 * _GIB, 1 * _GIB)
+    device = replace(_DEVICE, peak_device_bytes=23 * _GIB, oom=oom)
+    return replace(_RUN, ended="out of memory", exit_status=1, steps=0, devices=(device,))
+
+
+def test_it_fits_exactly() -> None:
+    answer = _answer()
+    assert verdict(answer) == "fits NVIDIA X: 11.5 GiB to spare (48 %)"
+    assert (answer.fits, answer.confidence, answer.spare_bytes) == (True, "exact", 23 * _GIB // 2)
+
+
+def test_it_does_not_fit_and_how_much_is_short() -> None:
+    larger = replace(_RUN, devices=(replace(_DEVICE, peak_device_bytes=30 * _GIB, usable_bytes=1024 * _GIB),))
+    answer = _answer(_out_of_memory(), uncapped=larger)
+    assert verdict(answer) == "does not fit NVIDIA X: short by 6.0 GiB in forward of step 1"
+    assert as_json(answer)["spare_bytes"] == -6 * _GIB
+    assert answer.told is larger
+
+
+def test_fragmentation_is_not_called_short() -> None:
+    less = replace(_RUN, devices=(replace(_DEVICE, peak_device_bytes=20 * _GIB),))
+    assert "though the same run with more memory used no more" in verdict(_answer(_out_of_memory(), uncapped=less))
+
+
+def test_what_is_not_known_even_with_more_memory() -> None:
+    answer = _answer(_out_of_memory(), uncapped=_out_of_memory())
+    assert answer.spare_bytes is None
+    assert verdict(answer) == "does not fit NVIDIA X: out of memory in forward of step 1"
+
+
+def test_retries_are_told() -> None:
+    run = replace(_RUN, devices=(replace(_DEVICE, num_alloc_retries=3),))
+    assert "with 3 allocation retries" in verdict(_answer(run))
+
+
+def test_reasons_limit_the_answer() -> None:
+    noted = replace(_RUN, notes=(Note("estimated", "cuDNN convolution workspace", 4),))
+    assert _answer(noted).confidence == "close"
+    refused = replace(_RUN, notes=(Note("refused", "cusparseSpMM", 1),))
+    assert _answer(refused).confidence == "estimate"
+    sized = replace(_RUN, host_reads=(HostRead("train.py", 7, "nonzero", 3), HostRead("train.py", 9, "item", 30)))
+    (reason,) = _answer(sized).reasons
+    assert (reason.confidence, "train.py:7" in reason.text, "nonzero" in reason.text) == ("estimate", True, True)
+    assert _answer(replace(_RUN, ended="interrupted")).confidence == "estimate"
+    assert _answer(replace(_RUN, ended="failed", error="ValueError: x")).confidence == "estimate"
+
+
+def test_a_context_that_is_not_known_decides_where_little_is_left() -> None:
+    assert _answer(context_known=False).confidence == "close"
+    full = replace(_RUN, devices=(replace(_DEVICE, peak_device_bytes=23 * _GIB),))
+    assert _answer(full, context_known=False).confidence == "estimate"
+    assert as_json(_answer(context_known=False))["context_bytes"] is None
+
+
+def test_lines_are_narrow_and_harmless() -> None:
+    loud = replace(_RUN, warnings=("\x1b[2Jwarned",), error="\x1b[31mred")
+    lines = answer_lines(_answer(loud, expandable=_RUN), "train.py \x1b]0;x\x07", 80)
+    assert not any("\x1b" in line or "\x07" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:2] == ["activations", "8.0"] for line in lines)
+    assert shown("a\x1b[31mb\nc") == "  ab\n  c\n"
+
+
+def test_nothing_is_unknown_twice() -> None:
+    nothing = replace(_RUN, ended="exit", devices=(), steps=0)
+    assert verdict(_answer(nothing)) == "unknown: the program used no GPU"
+    assert answer_lines(_answer(nothing), "train.py") == ["plan of train.py", "unknown: the program used no GPU"]
+
+
+def test_tables() -> None:
+    rows = comparison_lines([_answer(), _answer(_out_of_memory())], "train.py")
+    assert [row.split()[2] for row in rows[2:]] == ["yes", "no"]
+    search = Search(1, 64, 24 * _GIB, [Tried(1, True, _GIB), Tried(9, True, 9 * _GIB), Tried(10, False, None)])
+    assert search_lines(search, "batch", "NVIDIA X")[0] == "the largest batch that fits NVIDIA X is 9"
+    assert "nothing smaller" in search_lines(Search(4, 8, _GIB, [Tried(4, False, None)]), "batch", "X")[0]
