@@ -96,7 +96,11 @@ class _Planner:
 
     def answer(self) -> int:
         """The answer for each GPU, and the table of several."""
-        answers = [_until_interrupted(self._answer(card)) for card in self._cards]
+        answers: list[Answer] = []
+        for card in self._cards:
+            answers.append(_until_interrupted(self._answer(card)))
+            if answers[-1].told.ended == "interrupted":
+                break
         self.line.clear()
         if self._options.json:
             plain = [as_json(answer) for answer in answers]

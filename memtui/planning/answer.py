@@ -13,6 +13,8 @@ Confidence = Literal["exact", "close", "estimate"]
 _ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
 #: No context of a known card is larger: with less than this to spare, one that is unknown decides.
 _LARGEST_CONTEXT_BYTES = 2 << 30
+#: Of a run that did not end as it should, so many steps at least: the optimizer's memory comes with the first.
+_LEAST_STEPS = {"failed": 1, "interrupted": 2}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Answer:
         """Whether it ran in the card's memory; None where nothing was seen that tells."""
         if self.capped.out_of_memory:
             return False
-        if self.capped.fullest is None or (self.capped.ended == "failed" and not self.capped.steps):
+        if self.capped.fullest is None or self.capped.steps < _LEAST_STEPS.get(self.capped.ended, 0):
             return None
         return True
 
@@ -128,6 +130,9 @@ class Answer:
             ]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
+        oom = None if trial.fullest is None else trial.fullest.oom
+        if oom is not None and not trial.out_of_memory:
+            return [Reason("close", f"it ran out of memory in step {oom.step}, caught the error and went on")]
         return []
 
 
@@ -217,4 +222,6 @@ def _why_unknown(answer: Answer) -> str:
     if trial.fullest is None:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
         return f"{used}{': ' + trial.error if trial.error else ''}"
+    if trial.ended == "interrupted":
+        return f"it was interrupted after {trial.steps} steps"
     return f"the program failed before its first step: {trial.error or 'see its output'}"

@@ -153,7 +153,11 @@ def _trial(
     ending: Ending
     if reason in ("steps", "steady", "interrupted"):
         ending = reason  # type: ignore[assignment]  # one of these
-    elif (session.end is not None and session.end.exception in _OOM_NAMES) or _says_oom(output, code):
+    elif (
+        (session.end is not None and session.end.exception in _OOM_NAMES)
+        or _says_oom(output, code)
+        or _ended_by_oom(session)
+    ):
         ending = "out of memory"
     else:
         ending = "failed" if code else "exit"
@@ -214,6 +218,12 @@ def _error(session: Session) -> str:
 
 def _last_line(output: str) -> str:
     return next((line.strip()[:300] for line in reversed(output.splitlines()) if line.strip()), "")
+
+
+def _ended_by_oom(session: Session) -> bool:
+    """Whether the program, having caught the error, made no step any more."""
+    ooms = [event.step for event in session.events if event.name == "oom"]
+    return bool(ooms) and session.frame is not None and session.frame.step <= max(ooms)
 
 
 def _says_oom(output: str, code: Optional[int]) -> bool:

@@ -108,3 +108,17 @@ def test_tables() -> None:
     search = Search(1, 64, 24 * _GIB, [Tried(1, True, _GIB), Tried(9, True, 9 * _GIB), Tried(10, False, None)])
     assert search_lines(search, "batch", "NVIDIA X")[0] == "the largest batch that fits NVIDIA X is 9"
     assert "nothing smaller" in search_lines(Search(4, 8, _GIB, [Tried(4, False, None)]), "batch", "X")[0]
+
+
+def test_an_interrupted_run_that_saw_too_little_answers_nothing() -> None:
+    early = _answer(replace(_RUN, ended="interrupted", steps=1))
+    assert early.fits is None
+    assert verdict(early) == "unknown: it was interrupted after 1 steps"
+    assert _answer(replace(_RUN, ended="interrupted", steps=2)).fits is True
+
+
+def test_an_error_that_the_program_has_caught_is_told() -> None:
+    oom = OutOfMemory(3, "forward", _GIB, None, None, None)
+    answer = _answer(replace(_RUN, devices=(replace(_DEVICE, oom=oom),)))
+    assert (answer.fits, answer.confidence) == (True, "close")
+    assert "caught the error" in answer.reasons[0].text

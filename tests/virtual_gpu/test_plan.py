@@ -178,3 +178,10 @@ def _runs_in(pid: str, folder: pathlib.Path) -> bool:
         return os.readlink(f"/proc/{pid}/cwd") == str(folder)
     except OSError:
         return False
+
+
+def test_a_program_that_catches_the_error_and_ends_does_not_fit(tmp_path: pathlib.Path) -> None:
+    large = "torch.empty(3 << 30, dtype=torch.uint8, device='cuda')"
+    caught = f"import torch\ntry:\n    {large}\nexcept torch.OutOfMemoryError:\n    print('too large')\n"
+    answer = _plan(tmp_path, _script(tmp_path, caught), "--gpu", "2GiB", "--json", status=_DOES_NOT_FIT)
+    assert answer["fits"] is False
