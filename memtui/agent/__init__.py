@@ -13,17 +13,18 @@ VERSION = "0.1.0"
 EXACT_PEAKS = "MEMTUI_EXACT_PEAKS"
 
 
-#: "1" in a program's environment: it is only tried out, and its first steps are all looked at, whatever that takes.
+#: In a program's environment, how many of its steps are tried out, "0" where that is not known yet: the first are all
+#: looked at, whatever that takes; after the last it waits to be ended; and before its own end for its viewer.
 REHEARSAL = "MEMTUI_REHEARSAL"
 
 
-def environment(base: dict[str, str], *, exact_peaks: bool = False, rehearsal: bool = False) -> dict[str, str]:
+def environment(base: dict[str, str], *, exact_peaks: bool = False, rehearsal: int | None = None) -> dict[str, str]:
     """`base` with what makes every Python started under it load the agent once it imports torch."""
     import os
 
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
     rest = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != folder]
-    asked = {EXACT_PEAKS: "1"} if exact_peaks or rehearsal else {}
-    if rehearsal:
-        asked[REHEARSAL] = "1"
+    asked = {EXACT_PEAKS: "1"} if exact_peaks or rehearsal is not None else {}
+    if rehearsal is not None:
+        asked[REHEARSAL] = str(rehearsal)
     return {**base, **asked, "PYTHONPATH": os.pathsep.join([folder, *rest])}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import pathlib
@@ -17,7 +16,7 @@ from ..wire import codec
 from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
 from . import VERSION, tensors
 from .activity import Activity
-from .callbacks import at_out_of_memory, in_children, weakly
+from .callbacks import at_exit, at_out_of_memory, in_children
 from .framing import Framing
 from .history import History
 from .observer import Observer
@@ -52,7 +51,6 @@ class Agent:
         self.observer = Observer(torch, self.start, exact)
         self.late = False  # it came into a program that ran already
         self._sentry: Optional[Sentry] = None
-        self._at_exit: Any = None
         self._reset()
 
     def _reset(self) -> None:
@@ -79,7 +77,7 @@ class Agent:
         self.observer.install(sentry)
         self._sentry = sentry
         in_children(self._forked)
-        self._at_exit = atexit.register(weakly(self._exiting))
+        at_exit(self._exiting)
 
     def initialized(self, name: str) -> None:
         """A backend is being initialised, or has been: "cuda" or "xpu"."""
@@ -181,7 +179,6 @@ class Agent:
             if self._server is not None:
                 self._server.close()
             if self._bye is None and self._sentry is not None:
-                atexit.unregister(self._at_exit)
                 self._sentry.leave()
                 self._stop.set()
                 # Python notes a thread object's end in Python code. Were this one collected with the agent, that would
@@ -204,6 +201,8 @@ class Agent:
                     self.heard.set()
                 self._announce(server)
             self._tick(server, now, now - due)
+            if self.observer.rehearsal.wanted:
+                self.observer.rehearsal.attend(server.viewers, now)
             server.flush()
             self.observer.rest(PERIOD_NS)
             due += PERIOD_NS
@@ -217,8 +216,9 @@ class Agent:
             self._drain(server)
 
     def _drain(self, server: Server) -> None:
-        end = time.monotonic_ns() + int(_GOODBYE_SECONDS * 5e8)
-        while server.waiting and time.monotonic_ns() < end:
+        begun = time.monotonic_ns()
+        end, latest = begun + int(_GOODBYE_SECONDS * 5e8), begun + self.observer.rehearsal.patience_ns()
+        while time.monotonic_ns() < (end if server.waiting else 0 if server.viewers else latest):
             server.poll(20_000_000)
 
     def _tick(self, server: Server, now: int, late_ns: int) -> None:
@@ -468,7 +468,8 @@ class Agent:
         )
         self._stop.set()
         self._wake()
-        thread.join(_GOODBYE_SECONDS)  # it tells its viewers and removes its socket, in much less
+        # It tells its viewers and removes its socket, in much less.
+        thread.join(_GOODBYE_SECONDS + self.observer.rehearsal.patience_ns() / 1e9)
 
 
 def _height(device: DeviceFrame) -> int:

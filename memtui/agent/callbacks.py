@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 #: An attribute of `sys`: by the kind of event, the methods to be called, of any agent from any copy of this package.
@@ -34,6 +34,14 @@ def in_children(method: Any) -> None:
         _keep("fork", method, lambda call: os.register_at_fork(after_in_child=call))
 
 
+def at_exit(method: Any) -> None:
+    """Calls a bound method at the interpreter's end, as long as its object is there.
+
+    Python would keep the place of a function that was taken back.
+    """
+    _keep("exit", method, atexit.register, nothrow=())
+
+
 def at_out_of_memory(torch: Any, method: Any) -> None:
     """Calls a bound method with what torch tells when it gives up an allocation, as long as its object is there.
 
@@ -42,8 +50,11 @@ def at_out_of_memory(torch: Any, method: Any) -> None:
     _keep("out of memory", method, torch._C._cuda_attach_out_of_memory_observer)
 
 
-def _keep(kind: str, method: Any, register: Callable[[Any], None]) -> None:
-    """What is registered is never taken back: so it is one function in a process, whatever agents come and go."""
+def _keep(kind: str, method: Any, register: Any, nothrow: tuple[type[BaseException], ...] = (BaseException,)) -> None:
+    """What is registered is never taken back: so it is one function in a process, whatever agents come and go.
+
+    `nothrow` does not leave it: raising would replace torch's own exception, or be printed by Python.
+    """
     kept: dict[str, Any] = sys.__dict__.setdefault(_KEPT, {})
     if kind not in kept:
         noted: list[tuple[Any, str]] = []
@@ -54,7 +65,7 @@ def _keep(kind: str, method: Any, register: Callable[[Any], None]) -> None:
                     held = reference()
                     if held is not None:
                         getattr(held, name)(*arguments)
-            except BaseException:  # noqa: BLE001 - raising would replace torch's own exception, or be printed by Python
+            except nothrow:
                 return
 
         register(call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import os
 import sys
 import threading
 import time
@@ -11,8 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event
-from . import REHEARSAL
-from .budget import Budget
 from .census import Census
 from .errors import is_own
 from .inventory import Inventory
@@ -23,6 +20,7 @@ from .notes import Notes
 from .phases import Phases
 from .readings import SPACING_NS, Readings
 from .recorder import Recorder
+from .rehearsal import Rehearsal
 from .roots import WatchedHooks
 from .sample import Sample
 from .untraced import NOT_TRACED, Untraced, tracing_test
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from .dormant import Sentry
     from .exact import ExactPeaks, Taken
 
-#: Of a program that is only tried out, so many steps are sampled at all of their boundaries.
-_CLOSE_STEPS = 64
 _now, _ident = time.monotonic_ns, _thread.get_ident
 
 
@@ -43,8 +39,8 @@ class Observer:
     def __init__(self, torch: Any, wake: Any, exact: Optional[ExactPeaks] = None) -> None:
         self.torch = torch
         self._exact = exact
-        self._closely = _CLOSE_STEPS if os.environ.get(REHEARSAL) == "1" else 0  # steps that are still to be sampled
-        self.samples: deque[Sample] = deque(maxlen=4_096 if self._closely else 256)
+        self.rehearsal = Rehearsal()
+        self.samples: deque[Sample] = deque(maxlen=4_096 if self.rehearsal.wanted else 256)
         self.events: deque[Event] = deque(maxlen=256)
         self.error: Optional[str] = None
         self.inventory = Inventory(torch, self.events)
@@ -407,7 +403,9 @@ class Observer:
         if recorder.recording is not None:
             recorder.finish(self.phases)
         now = time.monotonic_ns()
-        guest = self.census.budget if self.census.urgent(now) else self._tried_out(now)
+        guest = self.census.budget if self.census.urgent(now) else self.rehearsal.payer(now)
+        if at_end:
+            self.rehearsal.ended(self.phases.step)
         was_sampling, self._sampling = self._sampling, self.readings.due(now) or guest is not None or aside
         if at_end and recorder.due(self.phases) and recorder.start(self.phases):
             # Every boundary is read at once. The blocks are in the history: looking at them would leave entries there.
@@ -427,13 +425,6 @@ class Observer:
             self._quiet = 0  # the end of a backward pass is noted without Python: the next boundary takes its peak
         if self._dead or recorder.waits(self.phases):  # by now: unloading goes before being quiet
             self._quiet = 0
-
-    def _tried_out(self, now: int) -> Optional[Budget]:
-        """Who pays for a step of a program that is only tried out."""
-        if not self._closely:
-            return None
-        self._closely -= 1
-        return Budget(1.0, 0, now)
 
     def _sample(self, kind: str, now: int, ended: str, finished: bool) -> dict[str, Look]:
         phases = self.phases

@@ -50,7 +50,7 @@ class Recorder:
         self._on = False
         self._spoiled = ""  # why what is being recorded will not do
         self._latest_ns = 0
-        tried_out = os.environ.get(REHEARSAL) == "1"
+        tried_out = REHEARSAL in os.environ
         self._automatic = tried_out or os.environ.get("MEMTUI_DIRECT") == str(os.getpid())
         #: Steps before the one that is recorded unasked, and how many allocations one of them may have.
         self._unasked = (2, MAX_ENTRIES // 2) if tried_out else (AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS)

@@ -115,8 +115,8 @@ class Server:
 
     @property
     def viewers(self) -> int:
-        """How many are connected."""
-        return len(self._viewers)
+        """How many have said hello."""
+        return sum(viewer.greeted for viewer in self._viewers.values())
 
     @property
     def waiting(self) -> bool:

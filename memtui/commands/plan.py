@@ -52,6 +52,8 @@ def plan(options: argparse.Namespace) -> int:
         return 0
     if not options.gpu:
         raise CommandError("say for which GPU: memtui plan --gpu a100-80g train.py (memtui plan --list shows them)", 2)
+    if not options.program:
+        raise CommandError("name a program: memtui plan --gpu a100-80g train.py", 2)
     argv, label = resolve(options.program)
     planner = None
     try:
@@ -79,7 +81,7 @@ class _Planner:
     def __init__(self, argv: list[str], label: str, options: argparse.Namespace) -> None:
         self._argv, self._label, self._options = argv, label, options
         self._cards = [card_for(name) for text in options.gpu for name in text.split(",")]
-        self._env = with_agent(rehearsal=True)
+        self._env = with_agent(rehearsal=options.steps or 0)
         self._cwd = current_folder()
         self._torch: Optional[Path] = torch_of_program(shutil.which(argv[0]) or argv[0])
         self._capability = _capability(self._cwd, self._env, keep=options.keep)
@@ -133,7 +135,7 @@ class _Planner:
             )
         context = self._options.context
         return Answer(
-            gpu=card.full_name if card.group != "size" else f"{card.name} of memory",
+            gpu=_words(card),
             capped=capped,
             uncapped=uncapped,
             expandable=expandable,
@@ -142,7 +144,10 @@ class _Planner:
         )
 
     def _profile(self, card: Card) -> Profile:
-        return profile_for(card.name, self._options.gpus, context=self._options.context)
+        profile = profile_for(card.name, self._options.gpus, context=self._options.context)
+        if profile.context_bytes >= card.total_bytes:
+            raise PlanningError(f"a context of {self._options.context} fills {_words(card)}", "say a smaller --context")
+        return profile
 
     def _wants_expandable(self) -> bool:
         return not any("expandable_segments" in self._env.get(name, "") for name in _ALLOCATOR_SETTINGS)
@@ -167,7 +172,7 @@ class _Planner:
             ]
             print(json.dumps({"setting": setting.name, "largest": search.best, "runs": tried}, indent=1))
         else:
-            _print(search_lines(search, setting.name, self._cards[0].full_name))
+            _print(search_lines(search, setting.name, _words(self._cards[0])))
         return 0 if search.best is not None else _DOES_NOT_FIT
 
     async def _search(self, setting: Setting, card: Card) -> Search:
@@ -249,6 +254,10 @@ class _Progress:
     def __call__(self, session: Session) -> None:
         frame = session.frame
         self._line.show(self._what, None if frame is None else frame.step, session)
+
+
+def _words(card: Card) -> str:
+    return card.full_name if card.group != "size" else f"{card.name} of memory"
 
 
 def _shared(env: dict[str, str]) -> list[Path]:

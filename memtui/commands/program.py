@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 import zipfile
+from typing import Optional
 
 from memtui.agent import environment
 from memtui.cli import CommandError
@@ -112,7 +113,7 @@ def _check_syntax(name: str, head: bytes) -> None:
             raise CommandError(f"{name} is not Python{where}: {getattr(error, 'msg', error)}", 2) from None
 
 
-def with_agent(*, exact_peaks: bool = False, rehearsal: bool = False) -> dict[str, str]:
+def with_agent(*, exact_peaks: bool = False, rehearsal: Optional[int] = None) -> dict[str, str]:
     """This environment, with the agent in every Python started under it; raises CommandError where no socket can be."""
     try:
         folder = paths.runtime_folder()

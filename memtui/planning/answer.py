@@ -13,8 +13,8 @@ Confidence = Literal["exact", "close", "estimate"]
 _ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
 #: No context of a known card is larger: with less than this to spare, one that is unknown decides.
 _LARGEST_CONTEXT_BYTES = 2 << 30
-#: Of a run that did not end as it should, so many steps at least: the optimizer's memory comes with the first.
-_LEAST_STEPS = {"failed": 1, "interrupted": 2}
+#: Of a run that was interrupted, so many steps at least: the optimizer's memory comes with the first.
+_LEAST_STEPS = 2
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Answer:
         """Whether it ran in the card's memory; None where nothing was seen that tells."""
         if self.capped.out_of_memory:
             return False
-        if self.capped.fullest is None or self.capped.steps < _LEAST_STEPS.get(self.capped.ended, 0):
+        if not self.capped.used_a_gpu or self.capped.ended == "failed":
+            return None
+        if self.capped.ended == "interrupted" and self.capped.steps < _LEAST_STEPS:
             return None
         return True
 
@@ -122,17 +124,19 @@ class Answer:
 
     def _of_length(self) -> list[Reason]:
         trial = self.told
+        steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
         if trial.ended == "interrupted":
-            return [Reason("estimate", f"it was interrupted after {trial.steps} steps")]
+            return [Reason("estimate", f"it was interrupted after {steps}")]
         if trial.ended == "failed":
-            return [
-                Reason("estimate", f"the program failed after {trial.steps} steps: {trial.error or 'see its output'}")
-            ]
+            return [Reason("estimate", f"the program failed after {steps}: {trial.error or 'it said no why'}")]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
         oom = None if trial.fullest is None else trial.fullest.oom
         if oom is not None and not trial.out_of_memory:
             return [Reason("close", f"it ran out of memory in step {oom.step}, caught the error and went on")]
+        if trial.ended in ("steady", "steps"):
+            later = "an evaluation, a longer batch or a checkpoint that comes later was not seen"
+            return [Reason("close", f"it was ended after {steps}: {later}")]
         return []
 
 
@@ -219,9 +223,11 @@ def verdict(answer: Answer) -> str:
 
 def _why_unknown(answer: Answer) -> str:
     trial = answer.capped
-    if trial.fullest is None:
+    steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
+    if not trial.used_a_gpu:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
         return f"{used}{': ' + trial.error if trial.error else ''}"
     if trial.ended == "interrupted":
-        return f"it was interrupted after {trial.steps} steps"
-    return f"the program failed before its first step: {trial.error or 'see its output'}"
+        return f"it was interrupted after {steps}"
+    when = f"after {steps}" if trial.steps else "before its first step"
+    return f"the program failed {when}: {trial.error or 'it said no why'}"

@@ -106,10 +106,10 @@ def _seen(trial: Trial) -> str:
     """How much of the program the answer is of."""
     steps = f"{trial.steps} step" + ("s" if trial.steps != 1 else "")
     return {
-        "steady": f"it was ended after {steps}, as no peak rose any more: what comes later was not seen",
-        "steps": f"it was ended after {steps}: what comes later was not seen",
+        "steady": f"it was ended after {steps}, as no peak rose any more",
+        "steps": f"it was ended after {steps}",
         "exit": f"it came to its own end after {steps}",
-    }.get(trial.ended, f"{steps} were seen")
+    }.get(trial.ended, f"seen: {steps}")
 
 
 def _expandable(answer: Answer) -> list[str]:

@@ -148,9 +148,13 @@ def _trial(
     output: str,
 ) -> Trial:
     devices = tuple(_device(session, watch, reports, name) for name in sorted(_names(watch, reports)))
-    error = _error(session) or (_last_line(output) if status is not None and status.shell_code else "")
+    error = _error(session)
+    if not error and status is not None and status.shell_code:
+        error = _last_line(output) or str(status)
     code = None if status is None else status.shell_code
     ending: Ending
+    if status is not None:
+        reason = ""  # by then it had come to its own end
     if reason in ("steps", "steady", "interrupted"):
         ending = reason  # type: ignore[assignment]  # one of these
     elif (
@@ -183,6 +187,12 @@ def _device(session: Session, watch: Watch, reports: tuple[ProcessReport, ...], 
     held = [device for each in reports for device in each.devices if f"cuda:{device.index}" == name]
     steps = step_peaks(session, name)
     highest = max(steps, key=lambda peak: peak.bytes_held, default=None)
+    made_of = composition(session, name, highest)
+    if highest is not None and made_of is not None and made_of.at_peak:
+        # Of several that are as high, the one that was recorded.
+        highest = next(
+            (each for each in steps if each.step == made_of.step and each.bytes_held >= highest.bytes_held), highest
+        )
     return DeviceTrial(
         device=name,
         usable_bytes=max((device.usable_bytes for device in held), default=None),
@@ -192,7 +202,7 @@ def _device(session: Session, watch: Watch, reports: tuple[ProcessReport, ...], 
         peak_device_bytes=max((device.device_peak_bytes for device in held), default=None),
         peak=highest,
         steps=steps,
-        composition=composition(session, name, highest),
+        composition=made_of,
         num_alloc_retries=watch.retries.get(name, 0),
         oom=out_of_memory(session, name),
     )

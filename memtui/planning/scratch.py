@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.planning.leftovers import find_leftovers
+from memtui.planning.leftovers import find_leftovers, kill_leftovers
 
 _PREFIX = "memtui-thrown-"
-_STALE_SECONDS = 24 * 3600
+_STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def scratch_bases() -> list[Path]:
 def make_scratch(base: Path) -> Path:
     """A new folder that only this user can open. Raises OSError.
 
-    Those that this user's processes were killed before removing go now, a day after.
+    Those of processes that were killed before removing them go now, with what still runs of their programs.
     """
     _sweep(base)
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
@@ -51,9 +51,28 @@ def _sweep(base: Path) -> None:
         with suppress(OSError, ValueError):
             info = folder.lstat()
             maker = int(folder.name[len(_PREFIX) :].partition("-")[0])
-            is_old = time.time() - info.st_mtime > _STALE_SECONDS and info.st_uid == os.getuid()
-            if is_old and not os.path.exists(f"/proc/{maker}") and not find_leftovers(str(folder)):
+            if (
+                info.st_uid == os.getuid()
+                and not os.path.exists(f"/proc/{maker}")
+                and _abandoned(folder, info.st_mtime)
+            ):
+                kill_leftovers(str(folder))
                 remove_scratch(folder)
+
+
+def _abandoned(folder: Path, changed: float) -> bool:
+    """Whether its maker, whose pid nobody has, is gone: in a container of its own it may be alive under that pid."""
+    running = find_leftovers(str(folder))
+    if running:
+        return all(_namespace(pid) == _namespace(os.getpid()) for pid in running)
+    return time.time() - changed > _STALE_SECONDS
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
 
 
 def measure(folders: Iterable[Path], since_ns: int = 0) -> Written:

@@ -78,6 +78,14 @@ class Trial:
         return max(self.devices, key=lambda each: each.peak_device_bytes or each.peak_reserved_bytes or 0, default=None)
 
     @property
+    def used_a_gpu(self) -> bool:
+        """Whether more than a context was ever on a device."""
+        return any(
+            each.peak_allocated_bytes or (each.peak_device_bytes or 0) > (each.context_bytes or 0)
+            for each in self.devices
+        )
+
+    @property
     def out_of_memory(self) -> bool:
         """Whether it ended for want of device memory."""
         return self.ended == "out of memory"

@@ -24,7 +24,7 @@ _DEVICE = DeviceTrial(
     steps=(replace(_PEAK, step=1, bytes_held=9 * _GIB), _PEAK),
     composition=Composition(2, "backward", 10 * _GIB, {"activations": 8 * _GIB, "parameters": 2 * _GIB}, True),
 )
-_RUN = Trial(ended="steady", exit_status=None, error="", steps=5, duration_ns=1, devices=(_DEVICE,))
+_RUN = Trial(ended="exit", exit_status=None, error="", steps=5, duration_ns=1, devices=(_DEVICE,))
 
 
 def _answer(run: Trial = _RUN, **others: object) -> Answer:
@@ -113,7 +113,7 @@ def test_tables() -> None:
 def test_an_interrupted_run_that_saw_too_little_answers_nothing() -> None:
     early = _answer(replace(_RUN, ended="interrupted", steps=1))
     assert early.fits is None
-    assert verdict(early) == "unknown: it was interrupted after 1 steps"
+    assert verdict(early) == "unknown: it was interrupted after 1 step"
     assert _answer(replace(_RUN, ended="interrupted", steps=2)).fits is True
 
 
@@ -122,3 +122,16 @@ def test_an_error_that_the_program_has_caught_is_told() -> None:
     answer = _answer(replace(_RUN, devices=(replace(_DEVICE, oom=oom),)))
     assert (answer.fits, answer.confidence) == (True, "close")
     assert "caught the error" in answer.reasons[0].text
+
+
+def test_a_run_that_was_ended_is_never_exact() -> None:
+    (reason,) = _answer(replace(_RUN, ended="steady")).reasons
+    assert (reason.confidence, "comes later" in reason.text) == ("close", True)
+
+
+def test_a_run_that_failed_or_used_no_gpu_answers_nothing() -> None:
+    failed = _answer(replace(_RUN, ended="failed", steps=1, error="ValueError: x"))
+    assert failed.fits is None
+    assert verdict(failed) == "unknown: the program failed after 1 step: ValueError: x"
+    bare = replace(_DEVICE, peak_allocated_bytes=None, peak_reserved_bytes=None, peak_device_bytes=_GIB // 2)
+    assert verdict(_answer(replace(_RUN, devices=(bare,)))) == "unknown: the program used no GPU"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -36,12 +38,23 @@ def test_what_a_killed_process_left_goes_with_the_next(tmp_path: pathlib.Path, e
     assert [folder.exists() for folder in (left, alive, recent)] == [False, True, True]
 
 
-def test_a_folder_whose_program_still_runs_stays(tmp_path: pathlib.Path, ended: int) -> None:
-    left = old_folder(tmp_path, ended)
+def test_what_still_runs_of_a_killed_process_ends_with_the_next(tmp_path: pathlib.Path, ended: int) -> None:
+    left = tmp_path / f"memtui-thrown-{ended}-abc"
+    left.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()"], env={MARK: str(left)}, stdin=subprocess.PIPE) as program:
+        threading.Thread(target=program.wait, daemon=True).start()
+        make_scratch(tmp_path)
+        assert not left.exists()
+        assert program.wait(5) == -signal.SIGKILL
+
+
+def test_a_folder_whose_maker_lives_stays(tmp_path: pathlib.Path) -> None:
+    left = old_folder(tmp_path, os.getpid())
     with subprocess.Popen([sys.executable, "-c", "input()"], env={MARK: str(left)}, stdin=subprocess.PIPE) as program:
         make_scratch(tmp_path)
         assert left.exists()
         program.communicate(b"\n")
+        assert program.returncode == 0
 
 
 def test_all_is_removed_whatever_its_rights(tmp_path: pathlib.Path) -> None:
