@@ -47,6 +47,10 @@ outputs = st.one_of(
 )
 
 
+#: Every control sequence without its parameters.
+_BARE = "".join(f"a\x1b[{chr(final)}" for final in range(0x40, 0x7F)).encode()
+
+
 def screen_of(emulator: Emulator) -> list[Runs]:
     screen = emulator.screen
     return [*screen.history, *(screen.runs(y) for y in range(screen.lines))]
@@ -54,6 +58,7 @@ def screen_of(emulator: Emulator) -> list[Runs]:
 
 @settings(max_examples=400)
 @given(outputs, st.integers(1, 12), st.integers(1, 6))
+@example(_BARE, 4, 2)
 def test_cells_are_all_that_comes_out(output: bytes, columns: int, lines: int) -> None:
     replies: list[bytes] = []
     emulator = Emulator(columns, lines, replies.append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -239,7 +240,7 @@ def test_an_empty_step_has_its_beginning_as_peak() -> None:
     assert recorded_words.peak_line(timeline) == "peak 10.0 MiB at the beginning of step 4: 100 % parameters"
 
 
-def test_a_hundred_thousand_events_take_well_under_a_second() -> None:
+def test_a_hundred_thousand_events_take_no_longer_than_sorting_them_some_times() -> None:
     chance = random.Random(1)
     alive: list[int] = []
     blocks: list[list[int]] = []
@@ -251,12 +252,27 @@ def test_a_hundred_thousand_events_take_well_under_a_second() -> None:
             blocks.append([event, -1, chance.randrange(1 << 20), event % 9, event % 300, event % 200, event % 50])
     names, sites = (tuple(f"layers.{index}.{kind}" for index in range(300)) for kind in ("weight", "py:3 f"))
     step = by_hand(blocks, 100_000, names=names, sites=sites, modules=tuple(f"layers.{n}" for n in range(50)))
-    begun = time.process_time()
-    timeline = StepTimeline(step)
-    timeline.columns([index * (timeline.last + 1) // 110 for index in range(111)])
-    for by in GROUPINGS:
-        groups(timeline, timeline.peak, by)
-    assert time.process_time() - begun < 1.0
+
+    def show() -> None:
+        timeline = StepTimeline(step)
+        timeline.columns([index * (timeline.last + 1) // 110 for index in range(111)])
+        for by in GROUPINGS:
+            groups(timeline, timeline.peak, by)
+
+    def sort() -> None:
+        sorted((row[0], row[2], row[3]) for row in blocks for _ in range(4))
+
+    # Of one machine at one time, and the best of a few: some six times as long, half a second where that is slow.
+    assert _least_seconds(show) < 15 * _least_seconds(sort)
+
+
+def _least_seconds(action: Callable[[], None]) -> float:
+    taken = []
+    for _ in range(3):
+        begun = time.process_time()
+        action()
+        taken.append(time.process_time() - begun)
+    return min(taken)
 
 
 def test_the_events_about_it_have_words() -> None:

@@ -165,7 +165,7 @@ class Screen(pyte.Screen):  # type: ignore[misc]  # pyte has no types that mypy 
                 row[x] = cell._replace(data=cell.data + character)
                 self.dirty.add(self.cursor.y)
 
-    def repeat(self, count: int) -> None:
+    def repeat(self, count: int = 1) -> None:
         """REP: the last character again."""
         self.draw(self._last_drawn * min(count or 1, self.columns * self.lines))
 
