@@ -237,9 +237,8 @@ def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
         usage="memtui plan --gpu GPU [options] SCRIPT ARGS… | -m MODULE ARGS… | -- COMMAND ARGS…",
         description="Runs a program for some steps on a virtual GPU, with PyTorch's own CUDA allocator, and says "
         "whether it fits, its peak, and what that is made of. It needs no GPU and no driver, but a CUDA build of "
-        "PyTorch. What "
-        "the program writes is thrown away, and it has no network. The status is 0 where it fits, 3 where it does not "
-        "and 4 where that is not known. The options may also stand directly behind the script.",
+        "PyTorch. What the program writes is thrown away, and it has no network. The status is 0 where it fits, 3 "
+        "where it does not and 4 where that is not known. The options may also stand behind the script, up to --.",
     )
     plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
     plan.add_argument("--gpus", type=_count, default=1, metavar="N", help="how many of them the program sees")

@@ -25,8 +25,8 @@ MAX_ENTRIES = 100_000
 #: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
 #: A step that takes this much longer than the last one is not waited for.
-_NO_END = "the step did not end in many times the last one's time"
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
+_NO_END = "the step did not end in many times the last one's time"
 #: What torch's functions raise where they are not as they are known.
 _TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
 #: What switches a history on and off.
