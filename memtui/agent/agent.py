@@ -403,6 +403,7 @@ class Agent:
             rank=_number("RANK"),
             world_size=_number("WORLD_SIZE"),
             notices=self._notices(),
+            executable=str(sys.executable or "")[:4096],
         )
 
     def _notices(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from ..wire.frames import Model, Optimizer
 from .communication import gathered
 from .pointers import NO_ADDRESS, beginnings, storage_beginning
+from .recipes import recipe_of
 
 #: Options that decide how much state an optimizer makes.
 _OPTIONS = ("momentum", "amsgrad", "centered", "foreach", "fused", "capturable", "maximize", "nesterov", "history_size")
@@ -213,7 +214,7 @@ def describe(torch: Any, roots: list[Any], optimizers: list[Any], steps: dict[in
             if id(parameter) in seen:
                 continue
             seen.add(id(parameter))
-            device, size, elements = _measure(parameter)
+            device, size, elements = device_and_bytes(parameter)
             bytes_by_device[device] = bytes_by_device.get(device, 0) + size
             dtype = str(parameter.dtype).replace("torch.", "")
             bytes_by_dtype[dtype] = bytes_by_dtype.get(dtype, 0) + size
@@ -230,7 +231,8 @@ def describe(torch: Any, roots: list[Any], optimizers: list[Any], steps: dict[in
     )
 
 
-def _measure(tensor: Any) -> tuple[str, int, int]:
+def device_and_bytes(tensor: Any) -> tuple[str, int, int]:
+    """The device, bytes and elements of a tensor's own memory."""
     try:
         tensor = getattr(tensor, "_local_tensor", tensor)
         device = tensor.device
@@ -247,7 +249,7 @@ def _optimizer(torch: Any, optimizer: Any, steps: int) -> Optimizer:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad:
-                device, size, number = _measure(parameter)
+                device, size, number = device_and_bytes(parameter)
                 trainable[device] = trainable.get(device, 0) + size
                 elements += number
     state: dict[str, int] = {}
@@ -265,12 +267,13 @@ def _optimizer(torch: Any, optimizer: Any, steps: int) -> Optimizer:
         trainable_parameters=elements,
         state_bytes=state or None,
         steps=steps,
+        recipe=None if steps or state else recipe_of(optimizer, device_and_bytes),
     )
 
 
 def _add_state(torch: Any, value: Any, total: dict[str, int], depth: int) -> None:
     if isinstance(value, torch.Tensor):
-        device, size, _ = _measure(value)
+        device, size, _ = device_and_bytes(value)
         total[device] = total.get(device, 0) + size
     elif depth < STATE_DEPTH and isinstance(value, (dict, list, tuple)):
         for item in list(value.values()) if isinstance(value, dict) else value:

@@ -59,7 +59,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         fullest=fullest(session, device),
         spread=spread(session, device),
         step_peak=step_peak_text(session, device),
-        optimizer_state=optimizer_state(session.model.optimizers if session.model is not None else (), device),
+        optimizer_state=optimizer_state(session, device),
     )
 
 

@@ -5,7 +5,7 @@ A first, honest forecast. It knows nothing of longer batches, checkpoints or val
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 from memtui.session.firststep import FirstStep
@@ -15,7 +15,7 @@ from memtui.wire.frames import Optimizer
 
 from . import units
 from .ladder import Ladder
-from .optimizers import missing_state_bytes, temporary_bytes
+from .optimizers import first_state_bytes, missing_state_bytes, temporary_bytes
 from .text import clean
 from .view import Kind
 
@@ -36,7 +36,8 @@ class Forecast:
     basis: str = ""
     first_step_bytes: Optional[int] = None  # the first step's own peak, predicted before its optimizer ran
     first_step_actual: Optional[StepPeak] = None
-    unpredictable: tuple[str, ...] = ()  # optimizer classes whose state cannot be told before it is there
+    #: Optimizer classes whose state cannot be told before it is there, and why where that is known.
+    unpredictable: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,10 @@ class _State:
 
     missing_bytes: int
     temporaries_bytes: int
-    unpredictable: tuple[str, ...]
+    first_temporaries_bytes: int  # those of the step that makes it
+    unpredictable: dict[str, str]
     names: tuple[str, ...]
+    at_most: bool  # values decide how much it is
 
 
 def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
@@ -110,8 +113,9 @@ def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
             error = 100 * (forecast.first_step_bytes - actual.bytes_held) / max(1, actual.bytes_held)
             line += f", {bound}{units.size(actual.bytes_held)} actual ({error:+.1f} %)"
         lines.append(line)
-    for name in forecast.unpredictable:
-        lines.append(f"no prediction for the state of {clean(name, 60)}: its size cannot be told from its class")
+    for name, reason in forecast.unpredictable.items():
+        why = clean(reason, 200) or "its size cannot be told from its class"
+        lines.append(f"no prediction for the state of {clean(name, 60)}: {why}")
     return tuple(lines)
 
 
@@ -124,17 +128,22 @@ class _Prediction:
 
 def _still_to_come(session: Session, device: str) -> _State:
     optimizers: tuple[Optimizer, ...] = () if session.model is None else session.model.optimizers
-    missing = temporaries = 0
-    unpredictable, names = [], []
+    missing = temporaries = first = 0
+    unpredictable: dict[str, str] = {}
+    names: list[str] = []
+    at_most = False
     for optimizer in optimizers:
-        size = missing_state_bytes(optimizer, device)
+        size = missing_state_bytes(session, optimizer, device)
+        trial = session.trial(optimizer, device)
         if size is None:
-            unpredictable.append(optimizer.name)
+            unpredictable[optimizer.name] = "" if trial is None else trial.reason
         elif size:
             missing += size
             names.append(optimizer.name)
-        temporaries = max(temporaries, temporary_bytes(optimizer, device))
-    return _State(missing, temporaries, tuple(unpredictable), tuple(names))
+            at_most = at_most or (trial is not None and trial.decided)
+        temporaries = max(temporaries, temporary_bytes(session, optimizer, device))
+        first = max(first, temporary_bytes(session, optimizer, device, first=True))
+    return _State(missing, temporaries, first, unpredictable, tuple(names), at_most)
 
 
 def _predicted(session: Session, device: str, state: _State) -> _Prediction:
@@ -187,7 +196,8 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
 def _to_come(state: _State) -> str:
     if not state.missing_bytes:
         return ""
-    return f" + {units.size(state.missing_bytes)} state of {clean(', '.join(state.names), 60)} still to appear"
+    most = "at most " if state.at_most else ""
+    return f" + {most}{units.size(state.missing_bytes)} state of {clean(', '.join(state.names), 60)} still to appear"
 
 
 def _first_step(session: Session, device: str, state: _State) -> tuple[Optional[int], Optional[StepPeak]]:
@@ -198,20 +208,13 @@ def _first_step(session: Session, device: str, state: _State) -> tuple[Optional[
         return None, None
     if first.allocated_bytes is None or first.peak_bytes is None:
         return None, None
-    # From the table alone, also now that the state can be measured: a prediction is scored as it was made.
-    made = [_predicted_state(optimizer, device) for optimizer in model.optimizers]
+    # As before it stepped, also now that the state can be measured: a prediction is scored as it was made.
+    made = [first_state_bytes(session, optimizer, device) for optimizer in model.optimizers]
     if any(size is None for size in made):
         return None, None
     total = sum(size or 0 for size in made)
-    predicted = max(first.peak_bytes, first.allocated_bytes + total + state.temporaries_bytes)
+    predicted = max(first.peak_bytes, first.allocated_bytes + total + state.first_temporaries_bytes)
     return predicted, None if session.steps.first is None else session.steps.first.peak(device)
-
-
-def _predicted_state(optimizer: Optimizer, device: str) -> Optional[int]:
-    unstepped = Optimizer(
-        optimizer.name, optimizer.options, optimizer.trainable_bytes, optimizer.trainable_parameters, None, 0
-    )
-    return missing_state_bytes(unstepped, device)
 
 
 def _measured_state(session: Session, device: str) -> Optional[int]:

@@ -142,8 +142,9 @@ def _optimizer(state: Optional[OptimizerState]) -> str:
     size = f"{units.size(state.state_bytes)}, {units.times(state.state_bytes, state.parameter_bytes)} parameters"
     size += f" ({units.size(state.parameter_bytes)})"
     if predicted:
+        how = "by its own step, run on tensors without memory" if state.tried else "from its class and options"
         return (
-            f"The state of {state.names}, which is still to appear: +{size}, predicted from its class and options. So "
+            f"The state of {state.names}, which is still to appear: +{size}, predicted {how}. So "
             "forward and backward may fit, and the optimizer's first step, or the forward after it, run out of memory."
         )
     bound = "at least " if state.kind == "lower_bound" else ""

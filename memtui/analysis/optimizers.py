@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Callable, Optional
 
+from memtui.session.session import Session
 from memtui.wire.frames import Optimizer
 
 from .text import clean
@@ -44,19 +44,26 @@ def state_factor(optimizer: Optimizer) -> Optional[int]:
     return None if tensors is None else tensors(optimizer.options)
 
 
-def missing_state_bytes(optimizer: Optimizer, device: str) -> Optional[int]:
+def missing_state_bytes(session: Session, optimizer: Optimizer, device: str) -> Optional[int]:
     """State that `optimizer` is still to make on `device`; 0 once it has stepped, None where that is not known."""
-    if _has_stepped(optimizer):
-        return 0
+    return 0 if _has_stepped(optimizer) else first_state_bytes(session, optimizer, device)
+
+
+def first_state_bytes(session: Session, optimizer: Optimizer, device: str) -> Optional[int]:
+    """State that the first step makes on `device`: by its own step where that was tried, else by the table."""
+    trial = session.trial(optimizer, device)
+    if trial is not None and trial.state_bytes is not None:
+        return trial.state_bytes
     trainable = optimizer.trainable_bytes.get(device, 0)
     factor = state_factor(optimizer)
     return 0 if trainable == 0 else None if factor is None else factor * trainable
 
 
-def optimizer_state(optimizers: Iterable[Optimizer], device: str) -> Optional[OptimizerState]:
+def optimizer_state(session: Session, device: str) -> Optional[OptimizerState]:
     """What those that step parameters on `device` keep there, or will; None where it is elsewhere, or not known."""
+    optimizers = () if session.model is None else session.model.optimizers
     here = [optimizer for optimizer in optimizers if optimizer.trainable_bytes.get(device)]
-    missing = [missing_state_bytes(optimizer, device) for optimizer in here]
+    missing = [missing_state_bytes(session, optimizer, device) for optimizer in here]
     made = [optimizer for optimizer in here if _has_stepped(optimizer)]
     if made:
         held = sum((optimizer.state_bytes or {}).get(device, 0) for optimizer in made)
@@ -65,23 +72,37 @@ def optimizer_state(optimizers: Iterable[Optimizer], device: str) -> Optional[Op
         return _state(made, held, device, "measured" if len(made) == len(here) else "lower_bound")
     if not here or None in missing:
         return None
-    return _state(here, sum(size or 0 for size in missing), device, "predicted")
+    trials = [session.trial(optimizer, device) for optimizer in here]
+    tried = all(trial is not None and trial.state_bytes is not None for trial in trials)
+    return _state(here, sum(size or 0 for size in missing), device, "predicted", tried=tried)
 
 
-def _state(optimizers: list[Optimizer], held: int, device: str, kind: Kind) -> OptimizerState:
+def _state(optimizers: list[Optimizer], held: int, device: str, kind: Kind, *, tried: bool = False) -> OptimizerState:
     names = ", ".join(dict.fromkeys(clean(optimizer.name, 60) for optimizer in optimizers))
-    return OptimizerState(names, held, sum(optimizer.trainable_bytes[device] for optimizer in optimizers), kind)
+    trained = sum(optimizer.trainable_bytes[device] for optimizer in optimizers)
+    return OptimizerState(names, held, trained, kind, tried)
 
 
 def _has_stepped(optimizer: Optimizer) -> bool:
     return optimizer.steps > 0 or bool(optimizer.state_bytes) or optimizer.name in _EAGER
 
 
-def temporary_bytes(optimizer: Optimizer, device: str) -> int:
-    """What one step of `optimizer` holds for a moment on `device`: about one copy of the parameters in foreach form.
+def temporary_bytes(session: Session, optimizer: Optimizer, device: str, *, first: bool = False) -> int:
+    """What one step of `optimizer` holds for a moment on `device`, beside the state that a `first` one makes.
 
-    0 for a class that is not in the table: at least that much.
+    By its own step where that was tried, else as it is usual.
     """
+    trial = session.trial(optimizer, device)
+    if trial is not None:
+        if first and trial.first_bytes is not None and trial.state_bytes is not None:
+            return max(0, trial.first_bytes - trial.state_bytes)
+        if not first and trial.later_bytes is not None:
+            return trial.later_bytes
+    return usual_temporary_bytes(optimizer, device)
+
+
+def usual_temporary_bytes(optimizer: Optimizer, device: str) -> int:
+    """About one copy of the parameters in foreach form; 0 for a class that is not in the table: at least that much."""
     options = optimizer.options
     foreach = options.get("foreach")
     if optimizer.name not in _STATE_TENSORS or options.get("fused"):

@@ -95,6 +95,7 @@ class OptimizerState:
     state_bytes: int
     parameter_bytes: int  # of the parameters they step
     kind: Kind
+    tried: bool = False  # predicted by their own steps; else by their classes
 
 
 @dataclass(frozen=True)

@@ -88,3 +88,22 @@ class HostReading:
             [self.available_bytes] if self.limit_room_bytes is None else [self.available_bytes, self.limit_room_bytes]
         )
         return min(rooms) - (self.file_bytes or 0)
+
+
+@dataclass(frozen=True)
+class OptimizerTrial:
+    """What an optimizer's first steps take on one device, by its own `step` on tensors without memory.
+
+    Bytes are of blocks, each a multiple of 512. `first_bytes` and `later_bytes` are the most that the first and a later
+    step add to what there is when it begins; None where only the state could be told.
+    """
+
+    time_ns: int
+    where: str  # module:class
+    device: str
+    trainable_bytes: int  # of the parameters that it steps: with the class, which optimizer this is
+    state_bytes: Optional[int] = None  # that the first step makes; None where it could not be told
+    first_bytes: Optional[int] = None
+    later_bytes: Optional[int] = None
+    decided: bool = False  # values decide how much state there is: this is the most
+    reason: str = ""  # why nothing could be told

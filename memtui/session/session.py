@@ -17,6 +17,7 @@ from memtui.wire.frames import (
     Frame,
     Hello,
     Model,
+    Optimizer,
     RecordedStep,
     Tensors,
 )
@@ -25,7 +26,7 @@ from .firststep import FirstStep
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading
+from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial
 from .steps import Floor, Step, StepHistory, StepPeak
 
 #: Events kept; the agent keeps fewer.
@@ -113,6 +114,7 @@ class Session:
         self._recorded: deque[RecordedStep] = deque(maxlen=RECORDED_KEPT)
         self._tensors: dict[str, Tensors] = {}
         self._extra_devices: dict[str, Device] = {}
+        self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
 
     # What the agent says
 
@@ -280,6 +282,16 @@ class Session:
             self._record("host", "process_bytes", reading.time_ns, reading.rss_bytes)
         self.revision += 1
 
+    def apply_trial(self, trial: OptimizerTrial) -> None:
+        """Takes in what an optimizer's first steps will take."""
+        name = trial.where.rpartition(":")[2].rpartition(".")[2]
+        self._trials[name, trial.device, trial.trainable_bytes] = trial
+        self.revision += 1
+
+    def trial(self, optimizer: Optimizer, device: str) -> Optional[OptimizerTrial]:
+        """What was found of this optimizer before its first step; None where it was not tried."""
+        return self._trials.get((optimizer.name, device, optimizer.trainable_bytes.get(device, 0)))
+
     def set_connection(self, connection: Connection, text: str = "") -> None:
         """Says how the agent can be reached, and why it cannot."""
         if (connection, text) != (self.connection, self.connection_text):
@@ -405,6 +417,7 @@ class Session:
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
+        twin._trials = self._trials.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors"),
             *("_readings", "_paired", "_extra_devices"),

@@ -9,6 +9,7 @@ Every line has a `kind` and a `time_ns` of the monitored machine:
   `categories` that add up to `allocated_bytes` (with the age and the phase of their measurement), `blocks`, and
   `device`: the driver's newest figures (`age_ns` before the frame).
 - `driver`, `host`: a reading of the driver, and of the process and the machine by the operating system.
+- `optimizer_trial`: what an optimizer's first steps will take, predicted before the first.
 - `end`: `exit_status` (-N for signal N), `exception`, `text`; what is not known is left out.
 
 What cannot be had is left out, never 0.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional, TypeVar
 
-from memtui.session.readings import DeviceReading, DriverReading, HostReading, OtherProcess
+from memtui.session.readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, OtherProcess
 from memtui.session.session import End, Session
 from memtui.wire import codec
 from memtui.wire.frames import DeviceFrame, Frame
@@ -93,7 +94,7 @@ def read_message(line: Plain) -> Any:
         raise LogError(str(error)) from None
 
 
-def reading_line(kind: str, reading: DriverReading | HostReading | End) -> Plain:
+def reading_line(kind: str, reading: DriverReading | HostReading | OptimizerTrial | End) -> Plain:
     """A reading of the viewer's own, or the end."""
     plain = _given(reading)
     return {"kind": kind, "time_ns": plain.pop("time_ns"), **plain}
@@ -113,6 +114,11 @@ def read_driver(line: Plain) -> DriverReading:
 def read_host(line: Plain) -> HostReading:
     """A reading of the process and the machine; raises LogError."""
     return _build(HostReading, {**line, "cmdline": tuple(map(str, _list(line.get("cmdline", []))))})
+
+
+def read_trial(line: Plain) -> OptimizerTrial:
+    """What was predicted of an optimizer; raises LogError."""
+    return _build(OptimizerTrial, line)
 
 
 def read_end(line: Plain) -> End:

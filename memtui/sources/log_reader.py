@@ -11,7 +11,17 @@ from typing import Any, BinaryIO
 
 from memtui.session.session import Session
 
-from .log_format import FORMAT, VERSION, LogError, read_driver, read_end, read_frame, read_host, read_message
+from .log_format import (
+    FORMAT,
+    VERSION,
+    LogError,
+    read_driver,
+    read_end,
+    read_frame,
+    read_host,
+    read_message,
+    read_trial,
+)
 
 _TIME = re.compile(rb'\{"kind":"([a-z_]+)","time_ns":(\d+)')
 _FIRST_LINE_BYTES = 4096
@@ -175,6 +185,8 @@ def apply_line(session: Session, plain: Any) -> None:
         session.apply_driver(read_driver(plain))
     elif kind == "host":
         session.apply_host(read_host(plain))
+    elif kind == "optimizer_trial":
+        session.apply_trial(read_trial(plain))
     elif kind == "end":
         session.end = read_end(plain)
         session.revision += 1

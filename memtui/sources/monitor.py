@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Optional
 
-from memtui.session.readings import DriverReading
+from memtui.session.readings import DriverReading, OptimizerTrial
 from memtui.session.session import Session
+from memtui.wire.frames import Model
 
 from .agent_probe import find_agent
 from .agent_socket import AgentReader
@@ -18,6 +19,7 @@ from .driver_poller import DriverPoller
 from .entry import Entry
 from .host import HostSource
 from .log_writer import LogWriter
+from .optimizer_trials import OptimizerTrials
 from .program import ExitStatus, ProgramError
 from .program_link import ProgramLink
 from .relatives import choose_agent, other_agents, rank_of
@@ -71,6 +73,7 @@ class Monitor:
         self._end_told = False
         self._entry = Entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
+        self._trials = OptimizerTrials(self._take_trial)
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
@@ -96,6 +99,7 @@ class Monitor:
     async def stop(self) -> None:
         """Stops the sources and closes the log; the program goes on. An agent that has not got in yet does not."""
         self._driver.stop()
+        await self._trials.stop()
         if self._entry is not None:
             await self._entry.close()
         for task in (self._host_task, self._reader, self._entering):
@@ -198,6 +202,14 @@ class Monitor:
         if self._agent_pid is not None and self.session.pid != self._agent_pid:
             self.session.pid = self._agent_pid
             self._host = HostSource(self._agent_pid)
+        if isinstance(message, Model):
+            self._trials.consider(self.session)
+        self._changed()
+
+    def _take_trial(self, trial: OptimizerTrial) -> None:
+        self.session.apply_trial(trial)
+        if self._log is not None:
+            self._log.reading(trial)
         self._changed()
 
     def _hear_silence(self, text: str) -> None:

@@ -76,6 +76,7 @@ class Hello:
     rank: Optional[int] = None
     world_size: Optional[int] = None
     notices: tuple[str, ...] = ()  # what the agent cannot see here and why, one line each
+    executable: str = ""  # the interpreter's path, as it says itself
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,34 @@ class Event:
 
 
 @dataclass(frozen=True)
+class ParameterRun:
+    """So many parameters of one shape and dtype, one after the other."""
+
+    shape: tuple[int, ...]
+    dtype: str  # torch's name, without "torch."
+    device: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """A group of an optimizer: its plain options, and the parameters that are trained."""
+
+    options: dict[str, Any]
+    parameters: tuple[ParameterRun, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What it takes to make an optimizer like one of the process, elsewhere. Values that are not plain are left out."""
+
+    where: str  # module:class
+    folder: str  # from which the module is imported; "" where Python has it
+    attributes: dict[str, Any]
+    groups: tuple[ParameterGroup, ...]
+
+
+@dataclass(frozen=True)
 class Optimizer:
     """An optimizer found in the process; bytes by device."""
 
@@ -193,6 +222,7 @@ class Optimizer:
     trainable_parameters: int
     state_bytes: Optional[dict[str, int]] = None  # None before its first step
     steps: int = 0
+    recipe: Optional[Recipe] = None  # before its first step
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import pytest
 from memtui.analysis.build import build_view
 from memtui.analysis.forecast import Forecast, build_forecast
 from memtui.analysis.ladder import build_ladder
-from memtui.analysis.optimizers import missing_state_bytes, state_factor
+from memtui.analysis.optimizers import missing_state_bytes, state_factor, temporary_bytes
 from memtui.analysis.policy import DEFAULT
-from memtui.session.readings import HostReading
+from memtui.session.readings import HostReading, OptimizerTrial
 from memtui.session.session import Session
 from memtui.wire.frames import Device, DeviceFrame, Event, Frame, Optimizer
 from tests.support.sessions import GIB, MIB, SECOND, Run, blocks, classified, hello
@@ -163,9 +163,22 @@ def test_state_by_class(name: str, options: dict[str, object], factor: int | Non
 
 def test_state_that_is_there_is_not_to_come() -> None:
     """Adagrad makes it when it is made; the others at their first step."""
-    assert missing_state_bytes(Optimizer("Adagrad", {}, {"cuda:0": 100}, 25), "cuda:0") == 0
-    assert missing_state_bytes(Optimizer("Adam", {}, {"cuda:0": 100}, 25, {"cuda:0": 200}, 1), "cuda:0") == 0
-    assert missing_state_bytes(Optimizer("Adam", {}, {"cuda:0": 100}, 25), "cuda:1") == 0
+    session = Session(1)
+    assert missing_state_bytes(session, Optimizer("Adagrad", {}, {"cuda:0": 100}, 25), "cuda:0") == 0
+    assert missing_state_bytes(session, Optimizer("Adam", {}, {"cuda:0": 100}, 25, {"cuda:0": 200}, 1), "cuda:0") == 0
+    assert missing_state_bytes(session, Optimizer("Adam", {}, {"cuda:0": 100}, 25), "cuda:1") == 0
+
+
+def test_its_own_step_goes_before_the_table() -> None:
+    session = Session(1)
+    session.apply_trial(OptimizerTrial(1, "package.module:Adam", "cuda:0", 1000, 512, 1536, 256))
+    optimizer = Optimizer("Adam", {}, {"cuda:0": 1000}, 250)
+    assert missing_state_bytes(session, optimizer, "cuda:0") == 512
+    assert temporary_bytes(session, optimizer, "cuda:0", first=True) == 1024
+    assert temporary_bytes(session, optimizer, "cuda:0") == 256
+    refused = OptimizerTrial(2, "package.module:Adam", "cuda:0", 1000, reason="its class is in the script itself")
+    session.apply_trial(refused)
+    assert missing_state_bytes(session, optimizer, "cuda:0") == 2000
 
 
 def steady(run: Run, peak: int, reserved: int, used: int, **fields: object) -> None:

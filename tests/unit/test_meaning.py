@@ -13,8 +13,10 @@ from memtui.analysis.build import build_view
 from memtui.analysis.meaning import meaning_line, meanings
 from memtui.analysis.optimizers import optimizer_state
 from memtui.analysis.view import OptimizerState, View
+from memtui.session.readings import OptimizerTrial
+from memtui.session.session import Session
 from memtui.sources.log_reader import LogReader
-from memtui.wire.frames import Optimizer
+from memtui.wire.frames import Model, Optimizer
 from tests.support.sessions import MIB, Run, classified
 
 #: An MLP of 25,175,040 parameters with Adam on a virtual GPU whose context takes 400 MiB; batches of 2048, 2048, 1024,
@@ -166,14 +168,20 @@ def test_the_optimizers_own_temporaries_do_not_grow() -> None:
 def test_state_of_other_optimizers() -> None:
     """SGD keeps none; one that is not in the table is not predicted; state on another device is not told here."""
 
+    session = Session(1)
+
     def state(name: str, held: dict[str, int] | None = None, steps: int = 0) -> OptimizerState | None:
-        return optimizer_state((Optimizer(name, {}, {"cuda:0": PARAMETERS}, 25_175_040, held, steps),), "cuda:0")
+        optimizer = Optimizer(name, {}, {"cuda:0": PARAMETERS}, 25_175_040, held, steps)
+        session.apply(Model(session.revision, (), 1, 1, {}, {}, (optimizer,)), 1)
+        return optimizer_state(session, "cuda:0")
 
     assert state("SGD") == OptimizerState("SGD", 0, PARAMETERS, "predicted")
     assert state("SGD", None, 3) == OptimizerState("SGD", 0, PARAMETERS, "measured")
     assert state("Adafactor") is None
     assert state("AdamW", {"host": 2 * PARAMETERS}, 3) is None
     assert state("Lion", {"cuda:0": PARAMETERS}, 1) == OptimizerState("Lion", PARAMETERS, PARAMETERS, "measured")
+    session.apply_trial(OptimizerTrial(9, "lion:Lion", "cuda:0", PARAMETERS, state_bytes=PARAMETERS // 2))
+    assert state("Lion") == OptimizerState("Lion", PARAMETERS // 2, PARAMETERS, "predicted", tried=True)
 
 
 def test_what_the_program_has_named_is_not_said_to_grow() -> None:

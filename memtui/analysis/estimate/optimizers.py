@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Optional
 
-from memtui.analysis.optimizers import state_factor, temporary_bytes
+from memtui.analysis.optimizers import state_factor, usual_temporary_bytes
 from memtui.wire.frames import Optimizer
 
 from .architecture import Weight
@@ -93,7 +93,7 @@ def intermediate_size(
     """What the step holds for a moment beside gradients and state."""
     width = precision.state
     if recipe.rule == "multiple" and implementation == "foreach":
-        copies = temporary_bytes(_frame(recipe, 1), "cuda:0") if recipe.torch_class else 1
+        copies = usual_temporary_bytes(_frame(recipe, 1), "cuda:0") if recipe.torch_class else 1
         return Size(copies * width * trained, f"{copies} x {trained:,} x {width} B")
     if implementation == "fused" or recipe.rule == "eight bit":
         return Size(0, "updated in place")
