@@ -34,6 +34,7 @@ class Forecast:
     device_bytes: Optional[int] = None
     headroom_bytes: Optional[int] = None
     basis: str = ""
+    place: str = ""  # "in the first optimizer step": where it is, as far as that is known before it is reached
     first_step_bytes: Optional[int] = None  # the first step's own peak, predicted before its optimizer ran
     first_step_actual: Optional[StepPeak] = None
     #: Optimizer classes whose state cannot be told before it is there, and why where that is known.
@@ -66,12 +67,16 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     if predicted.allocated_bytes is not None and outside is not None and reach is not None:
         device_bytes = predicted.allocated_bytes + outside
         headroom = reach - device_bytes
+    place = predicted.place
+    if first is not None and actual is None and outside is not None and reach is not None and first + outside > reach:
+        place = "in the first optimizer step"
     return Forecast(
         predicted.allocated_bytes,
         predicted.kind,
         device_bytes,
         headroom,
         predicted.basis,
+        place,
         first,
         actual,
         state.unpredictable,
@@ -124,6 +129,7 @@ class _Prediction:
     allocated_bytes: Optional[int]
     kind: Kind
     basis: str
+    place: str = ""
 
 
 def _still_to_come(session: Session, device: str) -> _State:
@@ -190,7 +196,9 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     # Before the end of the first backward more may be to come.
     kind: Kind = "predicted" if first.backward_ended and not state.unpredictable else "lower_bound"
     known = f" + {units.size(measured)} measured optimizer state" if measured else ""
-    return _Prediction(max(on_top, at_optimizer, seen), kind, f"first forward and backward{known}{_to_come(state)}")
+    basis = f"first forward and backward{known}{_to_come(state)}"
+    place = "in an optimizer step" if at_optimizer > on_top else "in the steps after the first"
+    return _Prediction(max(on_top, at_optimizer, seen), kind, basis, place if state.missing_bytes else "")
 
 
 def _to_come(state: _State) -> str:

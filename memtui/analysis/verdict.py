@@ -84,7 +84,8 @@ def _margin(
     headroom: int, total: int, peak: str, forecast: Forecast, holes: Holes, policy: Policy
 ) -> tuple[Level, str]:
     if headroom < 0:
-        return "bad", f"does not fit, short by {units.size(-headroom)}: {peak}"
+        place = f" {forecast.place}" if forecast.place else ""
+        return "bad", f"does not fit, short by {units.size(-headroom)}{place}: {peak}"
     if headroom < holes.pinned_bytes and holes.pinned_bytes > policy.holes_share * total:
         # The holes may be of no use to the request that makes the peak: then as much again is needed from the driver.
         return "warning", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}"

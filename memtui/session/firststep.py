@@ -21,6 +21,7 @@ class FirstStep:
         self.peak_exact = False
         self.backward_ended = False  # else the peak may be still to come
         self.optimizer_started = False
+        self._phase = ""  # of the frame before
 
     def add(self, frame: Frame, device: DeviceFrame) -> None:
         """Takes in a frame of the first step; those after the optimizer's start change nothing."""
@@ -45,5 +46,8 @@ class FirstStep:
         seen = [self.peak_bytes, device.allocated_bytes, device.step_peak_bytes]
         self.peak_bytes = max(value for value in seen if value is not None)
         self.peak_exact = device.step_peak_exact and device.step_peak_bytes == self.peak_bytes
-        self.backward_ended = self.backward_ended or at_start or frame.boundary == "backward_end"
+        # No boundary is told of at a backward pass's end: the frames after it are the first to know.
+        passed = self._phase == "backward" and frame.phase != "backward"
+        self.backward_ended = self.backward_ended or at_start or passed or frame.boundary == "backward_end"
+        self._phase = frame.phase
         self.optimizer_started = at_start

@@ -213,7 +213,7 @@ def test_too_much_is_said_before_it_happens() -> None:
     verdict = build_view(run.session, "cuda:0", run.now_ns).verdict
 
     assert verdict.level == "bad"
-    assert verdict.text.startswith("does not fit, short by 18.0 GiB")
+    assert verdict.text.startswith("does not fit, short by 18.0 GiB in the first optimizer step: ")
 
 
 def test_little_to_spare_is_a_warning() -> None:
@@ -305,3 +305,16 @@ def test_on_the_host_strangers_are_no_need_of_this_process(strangers: int) -> No
 
     session.apply_host(HostReading(60, True, rss_bytes=3 * GIB, total_bytes=64 * GIB, available_bytes=4 * GIB))
     assert "does not fit, short by 3.0 GiB" in build_view(session, "host", 100).verdict.text
+
+
+def test_the_end_of_backward_is_seen_in_the_frames_after_it() -> None:
+    """GIVEN nothing was read at its end, THEN a frame between the passes says that no more of backward is to come."""
+    run = Run()
+    run.frame(8 * GIB, phase="forward", boundary="forward_start")
+    run.adam(4 * GIB)
+    run.driver(18 * GIB, 18 * GIB)
+    run.frame(10 * GIB, phase="backward", step_peak_bytes=11 * GIB)
+    before = forecast_of(run)
+    run.frame(12 * GIB, phase="between", step_peak_bytes=13 * GIB)
+
+    assert (before.kind, forecast_of(run).kind) == ("lower_bound", "predicted")
