@@ -54,6 +54,11 @@ class Births:
         return sum(held.values()) if len(held) > _MOST_INPUTS else 0
 
     @property
+    def largest_activation_bytes(self) -> int:
+        """Of the activations at the last look."""
+        return max(self._born.get("activations", {}).values(), default=0)
+
+    @property
     def known(self) -> dict[int, tuple[int, str]]:
         """Bytes and category of each block that nobody owned at the last look, by address."""
         return {address: (size, name) for name, held in self._born.items() for address, size in held.items()}

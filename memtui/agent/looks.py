@@ -47,6 +47,7 @@ class Look:
     allocated_bytes: int
     tagged: dict[str, int]  # bytes by category of what the program has named
     strays: int = 0  # bytes that only seem to be inputs
+    largest_activation_bytes: int = 0
     _classification: Optional[dict[str, Any]] = None
 
     def classification(self, now_ns: int) -> Classification:
@@ -61,6 +62,8 @@ class Look:
             }
             if self.tagged:
                 found["tagged"] = self.tagged
+            if self.largest_activation_bytes:
+                found["largest_activation_bytes"] = self.largest_activation_bytes
         return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **found})
 
     def unexplained(self, allocated_bytes: int) -> int:
@@ -184,6 +187,9 @@ class Looks:
                 looks = self._at_host(kind, phases, now_ns)
             else:
                 looks = self._at_devices(phases, now_ns, born_in, finished)
+                if kind == "backward_start":
+                    for device, look in looks.items():
+                        look.largest_activation_bytes = self._births_of(device).largest_activation_bytes
         finally:
             self._lock.release()
         spent = time.thread_time_ns() - begun

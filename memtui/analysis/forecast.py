@@ -193,12 +193,34 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     on_top = first.peak_bytes + persistent
     # … and the optimizer's own step needs its temporaries on top of gradients and state.
     at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
+    if not first.backward_ended:
+        coming = _backward_to_come(session, device, first)
+        if coming is not None:
+            at_backward, at_end = coming
+            on_top, at_optimizer = at_backward + persistent, at_end + persistent + state.temporaries_bytes
     # Before the end of the first backward more may be to come.
-    kind: Kind = "predicted" if first.backward_ended and not state.unpredictable else "lower_bound"
+    told = first.backward_ended or first.largest_activation_bytes is not None
+    kind: Kind = "predicted" if told and not state.unpredictable else "lower_bound"
     known = f" + {units.size(measured)} measured optimizer state" if measured else ""
-    basis = f"first forward and backward{known}{_to_come(state)}"
+    seen_so_far = "first forward and backward" if first.backward_ended else "first forward, backward to come"
+    basis = f"{seen_so_far}{known}{_to_come(state)}"
     place = "in an optimizer step" if at_optimizer > on_top else "in the steps after the first"
     return _Prediction(max(on_top, at_optimizer, seen), kind, basis, place if state.missing_bytes else "")
+
+
+def _backward_to_come(session: Session, device: str, first: FirstStep) -> Optional[tuple[int, int]]:
+    """The first backward's peak and what is allocated at its end, from where it began; None where that was not seen.
+
+    At its beginning all activations are there, and the gradient of the largest with what it is computed from; at its
+    end they have gone, and every gradient is there.
+    """
+    if first.backward_bytes is None or first.largest_activation_bytes is None or first.base_bytes is None:
+        return None
+    if session.model is None:
+        return None
+    gradients = sum(optimizer.trainable_bytes.get(device, 0) for optimizer in session.model.optimizers)
+    at_end = first.base_bytes + gradients
+    return max(first.backward_bytes + 2 * (first.largest_activation_bytes or 0), at_end), at_end
 
 
 def _to_come(state: _State) -> str:

@@ -19,6 +19,8 @@ class FirstStep:
         self.allocated_bytes: Optional[int] = None  # newest before the optimizer: with the gradients, after backward
         self.peak_bytes: Optional[int] = None  # highest before the optimizer
         self.peak_exact = False
+        self.backward_bytes: Optional[int] = None  # allocated when its first backward began
+        self.largest_activation_bytes: Optional[int] = None
         self.backward_ended = False  # else the peak may be still to come
         self.optimizer_started = False
         self._phase = ""  # of the frame before
@@ -46,6 +48,9 @@ class FirstStep:
         seen = [self.peak_bytes, device.allocated_bytes, device.step_peak_bytes]
         self.peak_bytes = max(value for value in seen if value is not None)
         self.peak_exact = device.step_peak_exact and device.step_peak_bytes == self.peak_bytes
+        if frame.boundary == "backward_start" and self.backward_bytes is None and device.classification is not None:
+            self.backward_bytes = device.allocated_bytes
+            self.largest_activation_bytes = device.classification.largest_activation_bytes
         # No boundary is told of at a backward pass's end: the frames after it are the first to know.
         passed = self._phase == "backward" and frame.phase != "backward"
         self.backward_ended = self.backward_ended or at_start or passed or frame.boundary == "backward_end"

@@ -54,6 +54,8 @@ def _device(frame: Frame, device: DeviceFrame, session: Session) -> Plain:
         plain["categories_age_ns"] = classification.age_ns
         plain["categories_phase"] = classification.phase
         plain["categories_step"] = classification.step
+        if classification.largest_activation_bytes:
+            plain["largest_activation_bytes"] = classification.largest_activation_bytes
     if blocks is not None:
         plain["blocks"] = dict(blocks.__dict__)
     reading = session.reading(device.device)
@@ -79,6 +81,7 @@ def read_frame(line: Plain) -> Frame:
                 "phase": plain.pop("categories_phase", ""),
                 "step": plain.pop("categories_step", 0),
                 "categories": categories,
+                "largest_activation_bytes": plain.pop("largest_activation_bytes", None),
             }
         devices.append(plain)
     frame = read_message({**line, "devices": devices})

@@ -104,6 +104,7 @@ class Classification:
     step: int
     categories: dict[str, int]
     tagged: dict[str, int] = field(default_factory=dict)  # of these, bytes of what the program has named itself
+    largest_activation_bytes: Optional[int] = None  # where backward begins
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memtui.analysis.build import build_view
@@ -318,3 +320,19 @@ def test_the_end_of_backward_is_seen_in_the_frames_after_it() -> None:
     run.frame(12 * GIB, phase="between", step_peak_bytes=13 * GIB)
 
     assert (before.kind, forecast_of(run).kind) == ("lower_bound", "predicted")
+
+
+def test_backward_is_predicted_from_where_it_begins() -> None:
+    """GIVEN a first forward, THEN the largest activation twice on top of it, or all gradients where those are more."""
+    run = Run()
+    run.frame(8 * GIB, phase="forward", boundary="forward_start")
+    run.adam(4 * GIB)
+    look = replace(classified(11 * GIB, phase="backward", activations=3 * GIB), largest_activation_bytes=GIB)
+    run.driver(11 * GIB, 11 * GIB)
+    run.frame(11 * GIB, phase="backward", boundary="backward_start", classification=look)
+    forecast = forecast_of(run)
+
+    assert forecast.kind == "predicted"
+    # Adam's state of 8 GiB and foreach's copy of 4 on top of 8 + 4 of gradients; forward and backward are below that.
+    assert forecast.allocated_bytes == (8 + 4 + 8 + 4) * GIB
+    assert "backward to come" in forecast.basis
