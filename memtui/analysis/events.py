@@ -10,6 +10,7 @@ from memtui.session.steps import step_number
 from memtui.wire.frames import Event, Model
 
 from . import units
+from .scores import SCORED, error_share
 from .text import clean, phase_words, place_words
 from .view import EventLine, Level
 
@@ -135,6 +136,18 @@ def _refused(event: Event, model: Optional[Model]) -> Optional[str]:
     return "no step recorded: " + clean(event.text or "the agent gave no reason", 300)
 
 
+def _scored(event: Event, model: Optional[Model]) -> Optional[str]:
+    predicted, actual, error = (
+        *(_first(event, name) for name in ("predicted_bytes", "actual_bytes")),
+        error_share(event),
+    )
+    if predicted is None or actual is None or error is None:
+        return None
+    bound = "" if _first(event, "actual_exact") != 0 else "≥ "
+    what = f"forecast scored: {clean(event.text, 100)}: {units.size(predicted)}"
+    return f"{what}, actual {bound}{units.size(actual)} ({100 * error:+.1f} %)"
+
+
 _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "oom": _oom,
     "new_peak": _new_peak,
@@ -143,6 +156,7 @@ _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "alloc_retry": _retry,
     "recorded": _recorded,
     "record_refused": _refused,
+    SCORED: _scored,
 }
 
 

@@ -14,8 +14,9 @@ from memtui.session.steps import StepPeak
 from memtui.wire.frames import Optimizer
 
 from . import units
+from .firststep import backward_to_come, before_optimizer
 from .ladder import Ladder
-from .optimizers import first_state_bytes, missing_state_bytes, temporary_bytes
+from .optimizers import missing_state_bytes, temporary_bytes
 from .text import clean
 from .view import Kind
 
@@ -47,7 +48,6 @@ class _State:
 
     missing_bytes: int
     temporaries_bytes: int
-    first_temporaries_bytes: int  # those of the step that makes it
     unpredictable: dict[str, str]
     names: tuple[str, ...]
     at_most: bool  # values decide how much it is
@@ -57,7 +57,7 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     """The forecast for `device`."""
     state = _still_to_come(session, device)
     predicted = _predicted(session, device, state)
-    first, actual = _first_step(session, device, state)
+    first, actual = _first_step(session, device)
     device_bytes = headroom = None
     # Everything on the device that is not the allocator's stays as it is; free blocks of the allocator are no part of
     # the need, for before torch gives up it releases every whole free segment and tries again. So a reserved figure
@@ -134,7 +134,7 @@ class _Prediction:
 
 def _still_to_come(session: Session, device: str) -> _State:
     optimizers: tuple[Optimizer, ...] = () if session.model is None else session.model.optimizers
-    missing = temporaries = first = 0
+    missing = temporaries = 0
     unpredictable: dict[str, str] = {}
     names: list[str] = []
     at_most = False
@@ -148,8 +148,7 @@ def _still_to_come(session: Session, device: str) -> _State:
             names.append(optimizer.name)
             at_most = at_most or (trial is not None and trial.decided)
         temporaries = max(temporaries, temporary_bytes(session, optimizer, device))
-        first = max(first, temporary_bytes(session, optimizer, device, first=True))
-    return _State(missing, temporaries, first, unpredictable, tuple(names), at_most)
+    return _State(missing, temporaries, unpredictable, tuple(names), at_most)
 
 
 def _predicted(session: Session, device: str, state: _State) -> _Prediction:
@@ -194,10 +193,10 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     # … and the optimizer's own step needs its temporaries on top of gradients and state.
     at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
     if not first.backward_ended:
-        coming = _backward_to_come(session, device, first)
+        coming = backward_to_come(session, device, first)
         if coming is not None:
-            at_backward, at_end = coming
-            on_top, at_optimizer = at_backward + persistent, at_end + persistent + state.temporaries_bytes
+            on_top = coming.peak_bytes + persistent
+            at_optimizer = coming.end_bytes + persistent + state.temporaries_bytes
     # Before the end of the first backward more may be to come.
     told = first.backward_ended or first.largest_activation_bytes is not None
     kind: Kind = "predicted" if told and not state.unpredictable else "lower_bound"
@@ -208,21 +207,6 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     return _Prediction(max(on_top, at_optimizer, seen), kind, basis, place if state.missing_bytes else "")
 
 
-def _backward_to_come(session: Session, device: str, first: FirstStep) -> Optional[tuple[int, int]]:
-    """The first backward's peak and what is allocated at its end, from where it began; None where that was not seen.
-
-    At its beginning all activations are there, and the gradient of the largest with what it is computed from; at its
-    end they have gone, and every gradient is there.
-    """
-    if first.backward_bytes is None or first.largest_activation_bytes is None or first.base_bytes is None:
-        return None
-    if session.model is None:
-        return None
-    gradients = sum(optimizer.trainable_bytes.get(device, 0) for optimizer in session.model.optimizers)
-    at_end = first.base_bytes + gradients
-    return max(first.backward_bytes + 2 * (first.largest_activation_bytes or 0), at_end), at_end
-
-
 def _to_come(state: _State) -> str:
     if not state.missing_bytes:
         return ""
@@ -230,21 +214,12 @@ def _to_come(state: _State) -> str:
     return f" + {most}{units.size(state.missing_bytes)} state of {clean(', '.join(state.names), 60)} still to appear"
 
 
-def _first_step(session: Session, device: str, state: _State) -> tuple[Optional[int], Optional[StepPeak]]:
+def _first_step(session: Session, device: str) -> tuple[Optional[int], Optional[StepPeak]]:
     """The first step's own peak as it was predicted at the start of its optimizer, and what it was."""
-    first = session.first_step(device)
-    model = session.model
-    if first is None or first.step != 0 or model is None or not model.optimizers or not first.backward_ended:
+    told = before_optimizer(session, device)
+    if told is None:
         return None, None
-    if first.allocated_bytes is None or first.peak_bytes is None:
-        return None, None
-    # As before it stepped, also now that the state can be measured: a prediction is scored as it was made.
-    made = [first_state_bytes(session, optimizer, device) for optimizer in model.optimizers]
-    if any(size is None for size in made):
-        return None, None
-    total = sum(size or 0 for size in made)
-    predicted = max(first.peak_bytes, first.allocated_bytes + total + state.first_temporaries_bytes)
-    return predicted, None if session.steps.first is None else session.steps.first.peak(device)
+    return told.first_bytes, None if session.steps.first is None else session.steps.first.peak(device)
 
 
 def _measured_state(session: Session, device: str) -> Optional[int]:

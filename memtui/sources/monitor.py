@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
 from memtui.session.readings import DriverReading, OptimizerTrial
 from memtui.session.session import Session
-from memtui.wire.frames import Model
+from memtui.wire.frames import Event, Frame, Model
 
 from .agent_probe import find_agent
 from .agent_socket import AgentReader
@@ -38,7 +38,7 @@ class Monitor:
 
     With `supervised` the process was started by `memtui run`: `program` is its terminal and its end, and the agent is
     looked for in it and in what it starts (a launcher's ranks). Otherwise the agent is that of `pid` itself; with
-    `enter` it has none yet, and gets one.
+    `enter` it has none yet, and gets one. `scorer` tells, after each frame, which forecasts have come true.
     """
 
     replay = False
@@ -52,6 +52,7 @@ class Monitor:
         log: Optional[LogWriter] = None,
         label: str = "",
         enter: bool = False,
+        scorer: Optional[Callable[[Session], Iterable[Event]]] = None,
     ) -> None:
         self.pid = pid
         self.session = Session(pid)
@@ -74,6 +75,7 @@ class Monitor:
         self._entry = Entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
         self._trials = OptimizerTrials(self._take_trial)
+        self._scorer = scorer
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
@@ -204,6 +206,10 @@ class Monitor:
             self._host = HostSource(self._agent_pid)
         if isinstance(message, Model):
             self._trials.consider(self.session)
+        if self._scorer is not None and isinstance(message, Frame):
+            for event in self._scorer(self.session):
+                if self.session.apply(event, received_ns) and self._log is not None:
+                    self._log.message(event, self.session)
         self._changed()
 
     def _take_trial(self, trial: OptimizerTrial) -> None:

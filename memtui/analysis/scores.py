@@ -1,0 +1,93 @@
+"""Forecasts that were made, held against what then happened: each is told once, when the truth is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from memtui.session.session import Session
+from memtui.session.steps import StepPeak
+from memtui.wire.frames import Event
+
+from .firststep import after_forward, before_optimizer
+
+#: What an event of a score is called.
+SCORED = "forecast_scored"
+#: Steps after the first that have to be over before the peak of those after it is judged.
+_LATER_STEPS = 20
+
+
+class _Made(NamedTuple):
+    text: str
+    predicted_bytes: int
+
+
+class Scorer:
+    """Tells what has come true of a session's forecasts; `due` is cheap while no step ends."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[Optional[int], str, str]] = set()
+        self._step = -1
+
+    def due(self, session: Session) -> list[Event]:
+        """Events of the forecasts whose truth is there since this was asked last."""
+        frame = session.frame
+        if frame is None or frame.step == self._step:
+            return []
+        self._step = frame.step
+        held = {(session.pid, event.device or "", event.text) for event in session.events if event.name == SCORED}
+        self._told |= held
+        return [event for device in session.devices for event in self._of(session, device.device)]
+
+    def _of(self, session: Session, device: str) -> Iterator[Event]:
+        last = session.steps.last()
+        first = session.steps.first
+        if last is None or first is None or first.number != 1:
+            return
+        peak = first.peak(device)
+        if peak is not None:
+            yield from self._scored(session.pid, device, _first(session, device), peak, first.end_ns, peak.step - 1)
+        steady = session.steps.steady(device)
+        if steady is not None and last.number > _LATER_STEPS:
+            yield from self._scored(session.pid, device, _later(session, device), steady, last.end_ns, steady.step - 1)
+
+    def _scored(
+        self, pid: Optional[int], device: str, made: list[_Made], actual: StepPeak, time_ns: int, completed: int
+    ) -> Iterator[Event]:
+        for text, predicted_bytes in made:
+            if (pid, device, text) not in self._told:
+                self._told.add((pid, device, text))
+                figures = {
+                    "predicted_bytes": predicted_bytes,
+                    "actual_bytes": actual.bytes_held,
+                    "actual_exact": int(actual.exact),
+                }
+                yield Event(SCORED, time_ns, completed, actual.phase or "", device, figures, text)
+
+
+def _first(session: Session, device: str) -> list[_Made]:
+    made = []
+    told = after_forward(session, device)
+    if told is not None:
+        made.append(_Made("first step, predicted after its forward", told.first_bytes))
+    told = before_optimizer(session, device)
+    if told is not None:
+        made.append(_Made("first step, predicted before its optimizer ran", told.first_bytes))
+    return made
+
+
+def _later(session: Session, device: str) -> list[_Made]:
+    made = []
+    told = after_forward(session, device)
+    if told is not None:
+        made.append(_Made("later steps, predicted after the first forward", told.later_bytes))
+    told = before_optimizer(session, device)
+    if told is not None:
+        made.append(_Made("later steps, predicted before the first optimizer step", told.later_bytes))
+    return made
+
+
+def error_share(event: Event) -> Optional[float]:
+    """A scored forecast's error, as a share of what happened, with its sign; None where it cannot be told."""
+    predicted, actual = event.figures.get("predicted_bytes"), event.figures.get("actual_bytes")
+    return None if predicted is None or not actual else predicted / actual - 1

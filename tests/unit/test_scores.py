@@ -1,0 +1,68 @@
+"""Forecasts that were made are held against what then happened, once each, in the events."""
+
+from __future__ import annotations
+
+from memtui.analysis.events import event_text
+from memtui.analysis.scores import SCORED, Scorer, error_share
+from tests.support.sessions import MIB, Run, classified
+
+
+def _through_the_first_optimizer(run: Run) -> None:
+    run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
+    run.adam(96 * MIB)
+    run.frame(216 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=360 * MIB)
+    run.frame(216 * MIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=360 * MIB)
+    run.end_step(408 * MIB, 500 * MIB, classification=classified(408 * MIB, optimizer_state=192 * MIB))
+    run.adam(96 * MIB, state=192 * MIB, steps=1)
+
+
+def test_the_first_step_is_scored_when_it_is_over() -> None:
+    """GIVEN a prediction of 504 MiB and a step that took 500, THEN the event says both, and by how much."""
+    run, scorer = Run(), Scorer()
+    assert scorer.due(run.session) == []
+    _through_the_first_optimizer(run)
+
+    (event,) = scorer.due(run.session)
+
+    assert event.name == SCORED
+    assert event.figures == {"predicted_bytes": 504 * MIB, "actual_bytes": 500 * MIB, "actual_exact": 1}
+    assert error_share(event) == 504 / 500 - 1
+    text = "forecast scored: first step, predicted before its optimizer ran: 504.0 MiB, actual 500.0 MiB (+0.8 %)"
+    assert event_text(event) == text
+
+
+def test_each_is_told_once() -> None:
+    """Also by a scorer that comes later, where the event is there already."""
+    run, scorer = Run(), Scorer()
+    _through_the_first_optimizer(run)
+    (event,) = scorer.due(run.session)
+    run.session.apply(event, event.time_ns)
+    run.end_step(408 * MIB, 552 * MIB)
+
+    assert scorer.due(run.session) == []
+    assert Scorer().due(run.session) == []
+
+
+def test_later_steps_are_scored_after_enough_of_them() -> None:
+    """GIVEN 20 steps beside the first, THEN what was predicted of them at its optimizer is held against the highest."""
+    run, scorer = Run(), Scorer()
+    _through_the_first_optimizer(run)
+    told = scorer.due(run.session)
+    for _ in range(25):
+        run.end_step(408 * MIB, 552 * MIB)
+        told += scorer.due(run.session)
+
+    assert [event.text for event in told] == [
+        "first step, predicted before its optimizer ran",
+        "later steps, predicted before the first optimizer step",
+    ]
+    assert told[1].figures["predicted_bytes"] == told[1].figures["actual_bytes"] == 552 * MIB
+
+
+def test_nothing_is_scored_that_was_not_predicted() -> None:
+    """GIVEN an agent that came when steps were over, THEN there is nothing to hold against them."""
+    run, scorer = Run(), Scorer()
+    run.frame(408 * MIB, phase="forward", step=7)
+    run.end_step(408 * MIB, 552 * MIB)
+
+    assert scorer.due(run.session) == []
