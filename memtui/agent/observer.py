@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event
+from .calls import compiles
 from .census import Census
 from .errors import is_own
 from .inventory import Inventory
@@ -265,6 +266,8 @@ class Observer:
     def _read(self, kind: str, now: int, key: int) -> None:
         inventory, phases = self.inventory, self.phases
         backward = self._settle()
+        if kind == "backward_start" and not phases.forward_seen and not compiles():
+            inventory.roots.descend()
         if self.notes.at_start and not self._sampling:
             # Evaluation is rare, and what it allocates comes at once: it is read from its beginning.
             aside = kind == "evaluation_start" and phases.trains and now >= self._aside_ns

@@ -176,6 +176,11 @@ class Phases:
         self.phase = ""
 
     @property
+    def forward_seen(self) -> bool:
+        """Whether a forward was ever seen that was no evaluation."""
+        return self._forward_seen
+
+    @property
     def optimizes(self) -> bool:
         """Whether an optimizer was ever seen to step."""
         return self._optimizes

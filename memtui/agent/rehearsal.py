@@ -25,7 +25,8 @@ class Rehearsal:
         self.wanted = bool(asked)
         self._last_step = int(asked) if asked.isdigit() else 0
         self._closely = _CLOSE_STEPS if self.wanted else 0
-        self._seen_ns = 0  # when there was a viewer
+        self._seen_ns = 0  # when a viewer's process was there
+        self._viewers: frozenset[int] = frozenset()  # the processes of all that there were
 
     def payer(self, now_ns: int) -> Optional[Budget]:
         """Who pays for looking at the next step, whatever that takes."""
@@ -40,9 +41,10 @@ class Rehearsal:
             self._last_step = 0
             time.sleep(_HELD_SECONDS)
 
-    def attend(self, viewers: int, now_ns: int) -> None:
-        """Ends the process where its viewer has gone."""
-        if viewers:
+    def attend(self, viewers: frozenset[int], now_ns: int) -> None:
+        """Ends the process where its viewers' processes have gone; one that only watches another rank now has not."""
+        self._viewers |= viewers
+        if viewers or any(map(_lives, self._viewers)):
             self._seen_ns = now_ns
         elif self._seen_ns and now_ns - self._seen_ns > _ALONE_NS:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -50,3 +52,13 @@ class Rehearsal:
     def patience_ns(self) -> int:
         """How long the end of the process waits for a viewer."""
         return _GOODBYE_NS if self.wanted and not self._seen_ns else 0
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True

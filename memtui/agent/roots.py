@@ -14,6 +14,9 @@ from typing import Any
 
 from .naps import Nap
 
+#: So far down, and so many modules at once, are children watched in the place of roots that are not called themselves.
+_LEVELS, _WIDEST = 3, 64
+
 _Noted = Callable[[], None]
 
 
@@ -58,6 +61,7 @@ class Roots:
     def __init__(self) -> None:
         self._roots: dict[int, _Reference] = {}
         self._children: dict[int, _Reference] = {}
+        self._in_place: list[list[weakref.ref[Any]]] = []  # of roots, children by level
         self.revision = 0  # grows with each change, so that what was derived is known to be old
 
     def modules(self) -> list[Any]:
@@ -93,10 +97,24 @@ class Roots:
             self.add(module)
         return len(new)
 
+    def descend(self) -> None:
+        """Watches children too, one level more each time: of roots that only hold what is called, as in Lightning."""
+        if len(self._in_place) >= _LEVELS:
+            return
+        above = [reference() for reference in self._in_place[-1]] if self._in_place else self.modules()
+        tables = [module.__dict__.get("_modules") or {} for module in above if module is not None]
+        below = [child for table in tables for child in list(table.values()) if child is not None]
+        self._in_place.append([weakref.ref(child) for child in below[:_WIDEST]])
+        for child in below[:_WIDEST]:
+            _watch(child)
+
     def clear(self) -> None:
         """Gives every root its ordinary dictionary back."""
-        for module in self.modules():
-            _unwatch(module)
+        below = [reference() for level in self._in_place for reference in level]
+        for module in (*self.modules(), *below):
+            if module is not None:
+                _unwatch(module)
+        self._in_place.clear()
         self._roots.clear()
         self._children.clear()
 

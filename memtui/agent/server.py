@@ -40,8 +40,8 @@ more_peers: set[int] = set()
 
 
 class _Viewer:
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.connection, self.pid = connection, pid
         self.events = selectors.EVENT_READ  # that are waited for
         self.splitter = codec.Splitter()
         self.greeted = False
@@ -117,6 +117,11 @@ class Server:
     def viewers(self) -> int:
         """How many have said hello."""
         return sum(viewer.greeted for viewer in self._viewers.values())
+
+    @property
+    def viewer_pids(self) -> frozenset[int]:
+        """The processes of those that have said hello, where the system tells them."""
+        return frozenset(viewer.pid for viewer in self._viewers.values() if viewer.greeted and viewer.pid)
 
     @property
     def waiting(self) -> bool:
@@ -199,10 +204,11 @@ class Server:
         except OSError:
             return
         connection.setblocking(False)
-        if _peer_uid(connection) not in (os.geteuid(), 0, *more_peers):
+        pid, uid = _peer(connection)
+        if uid not in (os.geteuid(), 0, *more_peers):
             connection.close()
             return
-        viewer = _Viewer(connection)
+        viewer = _Viewer(connection, pid)
         self._viewers[connection] = viewer
         self._selector.register(connection, selectors.EVENT_READ, viewer)
 
@@ -290,8 +296,10 @@ class Server:
                 os.close(end)
 
 
-def _peer_uid(connection: socket.socket) -> int:
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """(pid, uid); the pid is 0 where it is not known."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return os.geteuid()  # the folder's mode has let only this user in
+        return 0, os.geteuid()  # the folder's mode has let only this user in
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[1])
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return int(pid), int(uid)

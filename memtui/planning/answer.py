@@ -58,8 +58,8 @@ class Answer:
 
     @property
     def device(self) -> Optional[DeviceTrial]:
-        """The fullest device of that run."""
-        return self.told.fullest
+        """The device of that run whose allocator was watched."""
+        return self.told.watched
 
     @property
     def usable_bytes(self) -> Optional[int]:
@@ -70,7 +70,7 @@ class Answer:
     @property
     def spare_bytes(self) -> Optional[int]:
         """Room left at the peak; negative where it is short."""
-        device, usable = self.device, self.usable_bytes
+        device, usable = self.told.fullest, self.usable_bytes
         if device is None or usable is None or device.peak_device_bytes is None:
             return None
         if self.fits is False and (self.uncapped is None or self.uncapped.out_of_memory):
@@ -145,7 +145,7 @@ def as_json(answer: Answer) -> dict[str, object]:
     device, trial = answer.device, answer.told
     peak = None if device is None else device.peak
     made_of = None if device is None else device.composition
-    expandable = None if answer.expandable is None else answer.expandable.fullest
+    expandable = None if answer.expandable is None else answer.expandable.watched
     return {
         "gpu": answer.gpu,
         "fits": answer.fits,

@@ -24,6 +24,7 @@ from memtui.virtual_gpu.report_file import ESTIMATED, REFUSED, Note, ProcessRepo
 from memtui.wire import paths
 
 from .capability import Capability
+from .ranks import Ranks
 from .throwaway import Throwaway, throwaway
 from .trial import DeviceTrial, Ending, Trial
 from .watch import Watch, composition, out_of_memory, step_peaks
@@ -91,7 +92,7 @@ class Rehearsal:
         monitor = Monitor(start.pid, supervised=True, collect=False)
         reason = ""
         try:
-            reason = await _until_enough(monitor, watch, progress)
+            reason = await _until_enough(monitor, watch, Ranks(prefix), progress)
         except asyncio.CancelledError:
             reason = "interrupted"
         finally:
@@ -112,7 +113,7 @@ def _remove_sockets(pids: set[int]) -> None:
                 (folder / paths.agent_socket_name(pid)).unlink()
 
 
-async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> str:
+async def _until_enough(monitor: Monitor, watch: Watch, ranks: Ranks, progress: Progress) -> str:
     """Why it was ended; empty where it came to its own end."""
     enough = asyncio.Event()
     found: list[str] = []
@@ -126,13 +127,15 @@ async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> s
 
     monitor.on_change = look
     await monitor.start()
-    ends = [asyncio.ensure_future(enough.wait()), asyncio.ensure_future(monitor.ended())]
+    seen, end = asyncio.ensure_future(enough.wait()), asyncio.ensure_future(monitor.ended())
     try:
-        while not any(task.done() for task in ends):
-            await asyncio.wait(ends, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        while not end.done() and not (seen.done() and ranks.level(monitor.session, time.monotonic_ns())):
+            awaited = {end} if seen.done() else {seen, end}
+            await asyncio.wait(awaited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            ranks.look(time.monotonic_ns())
             progress(monitor.session)
     finally:
-        for task in ends:
+        for task in (seen, end):
             task.cancel()
     return found[0] if found else ""
 

@@ -78,6 +78,12 @@ class Trial:
         return max(self.devices, key=lambda each: each.peak_device_bytes or each.peak_reserved_bytes or 0, default=None)
 
     @property
+    def watched(self) -> Optional[DeviceTrial]:
+        """The fullest device of the process that was watched; of any where none of its is known."""
+        known = [each for each in self.devices if each.peak_allocated_bytes is not None]
+        return max(known, key=lambda each: each.peak_device_bytes or 0, default=self.fullest)
+
+    @property
     def used_a_gpu(self) -> bool:
         """Whether more than a context was ever on a device."""
         return any(

@@ -231,7 +231,9 @@ class Monitor:
         others = other_agents(self.pid, self._agent_pid)
         if not others:
             return
-        chosen = choose_agent(self.pid)
+        chosen = self._choose()
+        if chosen is None:
+            return  # rank 0 may still come
         target = chosen if chosen in others else others[0]
         before, self.session = self.session, Session(target)
         self.session.program, self.session.notices = before.program, before.notices

@@ -24,6 +24,7 @@ NAMES = (
     "categories",
     "steps",
     "injections",
+    "frameworks",
     "convolutions",
     "published",
     "plans",

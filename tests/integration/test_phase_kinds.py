@@ -28,6 +28,7 @@ NONE_ASIDE = {"evaluation", "checkpoint", "compilation"}
 KINDS = {
     "plain": Kind(TRAINED, NONE_ASIDE),
     "accumulated": Kind(EVALUATED, {"checkpoint", "compilation"}),
+    "held": Kind(TRAINED, NONE_ASIDE),
     "two_optimizers": Kind(TRAINED, NONE_ASIDE, 1),
     "gan": Kind(EVALUATED, {"checkpoint", "compilation"}, 3),
     "scaled": Kind(TRAINED, NONE_ASIDE),

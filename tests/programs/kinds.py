@@ -72,6 +72,29 @@ def accumulated():
         step(model, optimizer, micro=2)
 
 
+class Holder(nn.Module):
+    """Holds what is called and is not called itself, like a LightningModule."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([mlp(), mlp()])
+
+    def loss(self):
+        time.sleep(SEEN_S / 2)
+        outputs = [part(batch()) for part in self.parts]
+        time.sleep(SEEN_S / 2)
+        return sum(output.pow(2).mean() for output in outputs)
+
+
+def held():
+    model = Holder()
+    optimizer = adam(model)
+    for _ in range(STEPS):
+        model.loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def two_optimizers():
     model = mlp()
     optimizers = [torch.optim.SGD(part.parameters(), lr=1e-3) for part in (model[0], model[2])]
