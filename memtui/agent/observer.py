@@ -81,6 +81,7 @@ class Observer:
         """Takes over from the sentry: what it knows, and what it has put in place."""
         self.inventory.roots, self._noted = sentry.roots, sentry.noted
         self.inventory.tags = sentry.tags
+        self.rehearsal.host = sentry.host
         self.notes.waiting = self._noted
         self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward

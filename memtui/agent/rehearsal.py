@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Optional
+from collections import deque
+from typing import TYPE_CHECKING, Optional
 
+from ..wire.frames import Event
 from . import REHEARSAL
 from .budget import Budget
+
+if TYPE_CHECKING:
+    from .host_parameters import HostParameters
 
 #: So many steps are sampled at all of their boundaries.
 _CLOSE_STEPS = 64
@@ -25,7 +30,9 @@ class Rehearsal:
         self.wanted = bool(asked)
         self._last_step = int(asked) if asked.isdigit() else 0
         self._closely = _CLOSE_STEPS if self.wanted else 0
+        self._step = 0
         self._seen_ns = 0  # when there was a viewer
+        self.host: Optional[HostParameters] = None
 
     def payer(self, now_ns: int) -> Optional[Budget]:
         """Who pays for looking at the next step, whatever that takes."""
@@ -36,12 +43,16 @@ class Rehearsal:
 
     def ended(self, step: int) -> None:
         """So many steps are completed: after the last that is wanted, the training's thread waits to be ended."""
+        self._step = step
         if self._last_step and step >= self._last_step:
             self._last_step = 0
             time.sleep(_HELD_SECONDS)
 
-    def attend(self, viewers: int, now_ns: int) -> None:
-        """Ends the process where its viewer has gone."""
+    def attend(self, viewers: int, now_ns: int, events: deque[Event]) -> None:
+        """Tells of parameters on the host; ends the process where its viewer has gone."""
+        built = None if self.host is None else self.host.event(self._step)
+        if built is not None:
+            events.append(built)
         if viewers:
             self._seen_ns = now_ns
         elif self._seen_ns and now_ns - self._seen_ns > _ALONE_NS:

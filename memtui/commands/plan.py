@@ -14,11 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
+from memtui.analysis import units
 from memtui.cli import CommandError
 from memtui.planning.answer import Answer, as_json
 from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
 from memtui.planning.capability import Capability, probe
 from memtui.planning.errors import PlanningError
+from memtui.planning.host_memory import HostMemory
 from memtui.planning.rehearsal import Rehearsal
 from memtui.planning.search import Search, Tried, largest
 from memtui.planning.setting import Setting, parse_setting
@@ -81,7 +83,8 @@ class _Planner:
     def __init__(self, argv: list[str], label: str, options: argparse.Namespace) -> None:
         self._argv, self._label, self._options = argv, label, options
         self._cards = [card_for(name) for text in options.gpu for name in text.split(",")]
-        self._env = with_agent(rehearsal=options.steps or 0)
+        host = HostMemory()
+        self._env = with_agent(rehearsal=options.steps or 0, host_bytes=host.kept_bytes(options.gpus))
         self._cwd = current_folder()
         self._torch: Optional[Path] = torch_of_program(shutil.which(argv[0]) or argv[0])
         self._capability = _capability(self._cwd, self._env, keep=options.keep)
@@ -94,6 +97,7 @@ class _Planner:
             torch_location=self._torch,
             keep=options.keep,
             steps=options.steps,
+            host=host,
         )
 
     def answer(self) -> int:
@@ -124,7 +128,7 @@ class _Planner:
         profile = self._profile(card)
         runs = [self._rehearsal.run(profile, progress=self._progress(f"on {card.name}"))]
         if self._wants_expandable():
-            runs.append(self._rehearsal.run(profile, extra=self._expandable()))
+            runs.append(self._rehearsal.run(profile, extra=self._expandable(), beside=True))
         found = await _all_of(runs)
         capped, expandable = found[0], found[1] if len(found) > 1 else None
         uncapped = None
@@ -184,6 +188,10 @@ class _Planner:
             what = f"{setting.name} {value}, run {len(search.tried) + 1}"
             trial = await self._rehearsal.run(profile, argv=argv, extra=env, progress=self._progress(what))
             device = trial.fullest
+            if trial.ended == "host memory":
+                taken = units.size(trial.host.taken_bytes)
+                problem = f"with {setting.name} {value} the program took {taken} of this machine's memory"
+                raise PlanningError(problem, "plan on a machine with more, or say smaller values")
             if device is None or (trial.ended == "failed" and not trial.steps):
                 why = trial.error or "it says no why"
                 problem = f"with {setting.name} {value} the program failed: {why}"

@@ -15,6 +15,7 @@ _ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
 _LARGEST_CONTEXT_BYTES = 2 << 30
 #: Of a run that was interrupted, so many steps at least: the optimizer's memory comes with the first.
 _LEAST_STEPS = 2
+_ON_THE_GPU = 'built under `with torch.device("cuda"):` a model takes none of it'
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Answer:
         """Whether it ran in the card's memory; None where nothing was seen that tells."""
         if self.capped.out_of_memory:
             return False
-        if not self.capped.used_a_gpu or self.capped.ended == "failed":
+        if not self.capped.used_a_gpu or self.capped.ended in ("failed", "host memory"):
             return None
         if self.capped.ended == "interrupted" and self.capped.steps < _LEAST_STEPS:
             return None
@@ -73,14 +74,21 @@ class Answer:
         device, usable = self.device, self.usable_bytes
         if device is None or usable is None or device.peak_device_bytes is None:
             return None
-        if self.fits is False and (self.uncapped is None or self.uncapped.out_of_memory):
+        unseen = self.uncapped is None or self.uncapped.ended in ("out of memory", "host memory")
+        if self.fits is False and unseen:
             return None
         return usable - device.peak_device_bytes
 
     @property
+    def expandable_device(self) -> Optional[DeviceTrial]:
+        """The fullest device with expandable segments; None where that run was not seen to its end."""
+        trial = self.expandable
+        return None if trial is None or trial.ended == "host memory" else trial.fullest
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """What limits the answer, the worst first."""
-        found = [*self._of_values(), *self._of_calls(), *self._of_context(), *self._of_length()]
+        found = [*self._of_values(), *self._of_host(), *self._of_calls(), *self._of_context(), *self._of_length()]
         return tuple(sorted(found, key=lambda reason: -_ORDER.index(reason.confidence)))
 
     @property
@@ -102,6 +110,15 @@ class Answer:
         if unknown:
             found.append(Reason("close", f"{len(unknown)} lines read values, which are all 0 here, for an unknown use"))
         return found
+
+    def _of_host(self) -> list[Reason]:
+        # No more than close: kernels compute nothing, so that only what the program does with them on the host differs.
+        host = self.told.host
+        if host.parameter_bytes is None:
+            return []
+        built = f"the model is built on the host: {units.size(host.parameter_bytes)} of the "
+        built += f"{units.size(host.available_bytes)} available there. Its initial values were left out; "
+        return [Reason("close", built + _ON_THE_GPU)]
 
     def _of_calls(self) -> list[Reason]:
         found = []
@@ -145,7 +162,7 @@ def as_json(answer: Answer) -> dict[str, object]:
     device, trial = answer.device, answer.told
     peak = None if device is None else device.peak
     made_of = None if device is None else device.composition
-    expandable = None if answer.expandable is None else answer.expandable.fullest
+    expandable = answer.expandable_device
     return {
         "gpu": answer.gpu,
         "fits": answer.fits,
@@ -181,6 +198,7 @@ def as_json(answer: Answer) -> dict[str, object]:
             }
             for each in trial.devices
         ],
+        "host": {**trial.host.__dict__},
         "warnings": list(trial.warnings),
     }
 
@@ -224,6 +242,11 @@ def verdict(answer: Answer) -> str:
 def _why_unknown(answer: Answer) -> str:
     trial = answer.capped
     steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
+    if trial.ended == "host memory":
+        return (
+            f"it was ended, as it had taken {units.size(trial.host.taken_bytes)} of this machine's memory, of "
+            f"{units.size(trial.host.available_bytes)} available; {_ON_THE_GPU}"
+        )
     if not trial.used_a_gpu:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
         return f"{used}{': ' + trial.error if trial.error else ''}"

@@ -113,12 +113,11 @@ def _seen(trial: Trial) -> str:
 
 
 def _expandable(answer: Answer) -> list[str]:
-    trial = answer.expandable
-    if trial is None or trial.fullest is None:
+    trial, device = answer.expandable, answer.expandable_device
+    if trial is None or device is None:
         return []
     fits = "it does not fit either" if trial.out_of_memory and answer.fits is False else ""
     fits = fits or ("it does not fit" if trial.out_of_memory else "it fits" if answer.fits is False else "")
-    device = trial.fullest
     figures = f"reserved {units.size(device.peak_reserved_bytes)}, device {units.size(device.peak_device_bytes)}"
     return [f"with expandable_segments:True: {figures}{', and ' + fits if fits else ''}", ""]
 

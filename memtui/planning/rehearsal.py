@@ -24,13 +24,14 @@ from memtui.virtual_gpu.report_file import ESTIMATED, REFUSED, Note, ProcessRepo
 from memtui.wire import paths
 
 from .capability import Capability
+from .host_memory import HostMemory
 from .throwaway import Throwaway, throwaway
-from .trial import DeviceTrial, Ending, Trial
-from .watch import Watch, composition, out_of_memory, step_peaks
+from .trial import DeviceTrial, Ending, HostUse, Trial
+from .watch import Watch, composition, host_parameters, out_of_memory, step_peaks
 
 #: Of the program's output, what is kept to tell why it failed.
 _OUTPUT_BYTES = 16_384
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.2
 _OOM_NAMES = frozenset({"OutOfMemoryError"})
 
 Progress = Callable[[Session], None]
@@ -49,9 +50,10 @@ class Rehearsal:
         torch_location: Optional[Path] = None,
         keep: bool = False,
         steps: Optional[int] = None,
+        host: HostMemory,
     ) -> None:
         self._argv, self._cwd, self._env, self._capability = list(argv), cwd, dict(env), capability
-        self._torch, self._keep, self._steps = torch_location, keep, steps
+        self._torch, self._keep, self._steps, self._host = torch_location, keep, steps, host
 
     async def run(
         self,
@@ -60,8 +62,10 @@ class Rehearsal:
         argv: Optional[Sequence[str]] = None,
         extra: Optional[Mapping[str, str]] = None,
         progress: Progress = lambda session: None,
+        beside: bool = False,
     ) -> Trial:
         """Tries it on these virtual GPUs, with `argv` in the place of the usual one and `extra` in the environment.
+        Where the host's memory runs short, one that runs `beside` another is the first to be ended.
 
         Raises VirtualGpuError, LaunchFailed, PlanningError, OSError where it cannot be started. Cancelling it ends
         the program, and gives what was seen until then.
@@ -78,20 +82,26 @@ class Rehearsal:
                 ) as run,
                 tempfile.TemporaryFile() as output,
             ):
-                return await self._watched(run, output, reports / "report", progress)
+                return await self._watched(run, output, reports / "report", progress, beside)
         finally:
             shutil.rmtree(reports, ignore_errors=True)
 
-    async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress) -> Trial:
+    async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress, beside: bool) -> Trial:
         with open(os.devnull, "rb") as null:
             streams = (null.fileno(), output.fileno(), output.fileno())
             start = launch(run.command, run.environment, run.cwd, pty=False, stdio=streams)
         begun = time.monotonic_ns()
         watch = Watch(self._steps)
         monitor = Monitor(start.pid, supervised=True, collect=False)
-        reason = ""
+        reason, taken = "", None
+
+        def too_much() -> bool:
+            nonlocal taken
+            taken = self._host.taken_too_much(start.pid, first_to_go=beside)
+            return taken is not None
+
         try:
-            reason = await _until_enough(monitor, watch, progress)
+            reason = await _until_enough(monitor, watch, progress, too_much)
         except asyncio.CancelledError:
             reason = "interrupted"
         finally:
@@ -100,7 +110,9 @@ class Rehearsal:
                 await monitor.stop()
         duration, reports = time.monotonic_ns() - begun, read_reports(prefix)
         _remove_sockets({start.pid, *(report.pid for report in reports)})
-        return _trial(monitor.session, watch, reason, status, reports, duration, run, _tail(output))
+        trial = _trial(monitor.session, watch, reason, status, reports, duration, run, _tail(output))
+        parameters, kept = host_parameters(monitor.session)
+        return replace(trial, host=HostUse(self._host.available_bytes, parameters, kept, taken))
 
 
 def _remove_sockets(pids: set[int]) -> None:
@@ -112,7 +124,7 @@ def _remove_sockets(pids: set[int]) -> None:
                 (folder / paths.agent_socket_name(pid)).unlink()
 
 
-async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> str:
+async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress, too_much: Callable[[], bool]) -> str:
     """Why it was ended; empty where it came to its own end."""
     enough = asyncio.Event()
     found: list[str] = []
@@ -131,6 +143,8 @@ async def _until_enough(monitor: Monitor, watch: Watch, progress: Progress) -> s
         while not any(task.done() for task in ends):
             await asyncio.wait(ends, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             progress(monitor.session)
+            if too_much():
+                return "host memory"
     finally:
         for task in ends:
             task.cancel()
@@ -155,7 +169,7 @@ def _trial(
     ending: Ending
     if status is not None:
         reason = ""  # by then it had come to its own end
-    if reason in ("steps", "steady", "interrupted"):
+    if reason in ("steps", "steady", "interrupted", "host memory"):
         ending = reason  # type: ignore[assignment]  # one of these
     elif (
         (session.end is not None and session.end.exception in _OOM_NAMES)

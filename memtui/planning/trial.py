@@ -8,7 +8,7 @@ from typing import Literal, Optional
 from memtui.session.steps import StepPeak
 from memtui.virtual_gpu.report_file import HostRead, Note
 
-Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted"]
+Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted", "host memory"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,20 @@ class DeviceTrial:
 
 
 @dataclass(frozen=True)
+class HostUse:
+    """The host's memory in one run, in bytes, None where unknown.
+
+    `parameter_bytes` were built there; of more than `kept_bytes` the initial values were left out. `taken_bytes` is
+    what a run had taken that was ended for it.
+    """
+
+    available_bytes: Optional[int] = None
+    parameter_bytes: Optional[int] = None
+    kept_bytes: Optional[int] = None
+    taken_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Trial:
     """One run, to its end or until it was ended. `steps` were completed; `error` is one line of why it failed."""
 
@@ -71,6 +85,7 @@ class Trial:
     host_reads: tuple[HostRead, ...] = ()
     warnings: tuple[str, ...] = ()
     output: str = ""  # the end of what the program wrote
+    host: HostUse = HostUse()
 
     @property
     def fullest(self) -> Optional[DeviceTrial]:

@@ -92,6 +92,12 @@ def _recorded(step: RecordedStep) -> Composition:
     )
 
 
+def host_parameters(session: Session) -> tuple[Optional[int], Optional[int]]:
+    """Bytes of parameters that were built on the host, and how many keep their values; None where all do."""
+    latest = next((event for event in reversed(session.events) if event.name == "host_parameters"), None)
+    return (None, None) if latest is None else (latest.figures["parameter_bytes"], latest.figures["limit_bytes"])
+
+
 def out_of_memory(session: Session, device: str) -> Optional[OutOfMemory]:
     """The first allocation of a device that torch gave up."""
     event: Optional[Event] = next(
