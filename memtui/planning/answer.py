@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
+from memtui.virtual_gpu.report_file import HostRead
 
+from .causes import told_error
 from .trial import DeviceTrial, Trial
 
 Confidence = Literal["exact", "close", "estimate"]
@@ -102,13 +105,13 @@ class Answer:
         unknown = [read for read in trial.host_reads if read.drives_a_shape is None]
         found = []
         for read in shapes[:4]:
-            where = "a line that is not known" if read.file is None else f"{read.file}:{read.line}"
-            text = f"{where} sizes a tensor by values ({read.what}), which are all 0 here: it is empty"
+            text = f"{_place(read)} sizes a tensor by values ({read.what}), which are all 0 here: it is empty"
             found.append(Reason("estimate", text))
         if len(shapes) > 4:
-            found.append(Reason("estimate", f"{len(shapes) - 4} more lines size tensors by values"))
+            more = "1 more line sizes tensors" if len(shapes) == 5 else f"{len(shapes) - 4} more lines size tensors"
+            found.append(Reason("estimate", f"{more} by values"))
         if unknown:
-            found.append(Reason("close", f"{len(unknown)} lines read values, which are all 0 here, for an unknown use"))
+            found.append(Reason("close", f"{reading_lines(unknown)}, which are all 0 here, for an unknown use"))
         return found
 
     def _of_host(self) -> list[Reason]:
@@ -145,7 +148,7 @@ class Answer:
         if trial.ended == "interrupted":
             return [Reason("estimate", f"it was interrupted after {steps}")]
         if trial.ended == "failed":
-            return [Reason("estimate", f"the program failed after {steps}: {trial.error or 'it said no why'}")]
+            return [Reason("estimate", f"the program failed after {steps}")]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
         oom = None if trial.fullest is None else trial.fullest.oom
@@ -155,6 +158,17 @@ class Answer:
             later = "an evaluation, a longer batch or a checkpoint that comes later was not seen"
             return [Reason("close", f"it was ended after {steps}: {later}")]
         return []
+
+
+def reading_lines(reads: Sequence[HostRead]) -> str:
+    """Which lines of the program read values: "train.py:5 (item) reads values"."""
+    places = list(dict.fromkeys(f"{_place(read)} ({read.what})" for read in reads))
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    return f"{', '.join(places[:3])}{more} {'reads' if len(places) == 1 else 'read'} values"
+
+
+def _place(read: HostRead) -> str:
+    return "a line that is not known" if read.file is None else f"{read.file}:{read.line}"
 
 
 def as_json(answer: Answer) -> dict[str, object]:
@@ -197,6 +211,10 @@ def as_json(answer: Answer) -> dict[str, object]:
                 "peak_device_bytes": each.peak_device_bytes,
             }
             for each in trial.devices
+        ],
+        "host_reads": [
+            {"file": read.file, "line": read.line, "what": read.what, "drives_a_shape": read.drives_a_shape}
+            for read in trial.host_reads
         ],
         "host": {**trial.host.__dict__},
         "warnings": list(trial.warnings),
@@ -249,8 +267,8 @@ def _why_unknown(answer: Answer) -> str:
         )
     if not trial.used_a_gpu:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
-        return f"{used}{': ' + trial.error if trial.error else ''}"
+        return f"{used}{': ' + told_error(trial.error) if trial.error else ''}"
     if trial.ended == "interrupted":
         return f"it was interrupted after {steps}"
     when = f"after {steps}" if trial.steps else "before its first step"
-    return f"the program failed {when}: {trial.error or 'it said no why'}"
+    return f"the program failed {when}: {told_error(trial.error) or 'it said no why'}"

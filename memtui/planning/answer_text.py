@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from memtui.analysis import units
 from memtui.analysis.text import clean, phase_words
 
-from .answer import Answer, verdict
+from .answer import Answer, reading_lines, verdict
 from .search import Search
 from .trial import Composition, DeviceTrial, Trial
 
 _BAR_CELLS = 24
 _STEPS_SHOWN = 8
+#: Reads whose use is not known, and that are not there to be shown.
+_READS_TOLD = frozenset({"item", "copy"})
 _NAMES = {"private_pools": "private pools", "optimizer_state": "optimizer state"}
 
 
@@ -21,17 +23,21 @@ def answer_lines(answer: Answer, program: str, width: int = 80) -> list[str]:
     """What is to be printed, without colours; nothing in it acts on a terminal."""
     lines = [clean(verdict(answer)), ""]
     device = answer.device
-    if device is None or device.peak_allocated_bytes is None:
-        lines.pop()
-    else:
+    if device is not None and device.peak_allocated_bytes is not None:
         lines += _peaks(answer, device)
-        lines += _made_of(device)
+        if device.composition is not None or answer.fits is not None:
+            lines += _made_of(device)
         lines += _steps(answer.told, device, width)
-        lines += _expandable(answer)
+        lines += _expandable(answer) if answer.fits is not None else []
         if len(answer.told.devices) > 1:
             lines += _devices(answer.told.devices)
-        lines += _trust(answer)
+        lines += _trust(answer) if answer.fits is not None else []
+    reads = [read for read in answer.told.host_reads if read.what in _READS_TOLD]
+    if reads:
+        lines.append(f"note: {clean(reading_lines(reads))}: where one decides a size or a branch, it was decided by 0")
     lines += [f"note: {clean(text)}" for text in answer.told.warnings]
+    if lines and not lines[-1]:
+        lines.pop()
     return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in _within(line, width)]
 
 
@@ -45,7 +51,8 @@ def _within(line: str, width: int) -> list[str]:
 
 def _peaks(answer: Answer, device: DeviceTrial) -> list[str]:
     usable = answer.usable_bytes
-    lines = [f"{'peak':<12}{'':>10}  of {units.size(usable)}"]
+    head = "peak" if answer.fits is not None else "peak until then"
+    lines = [f"{head:<22}  of {units.size(usable)}"]
     for name, value in (
         ("allocated", device.peak_allocated_bytes),
         ("reserved", device.peak_reserved_bytes),
