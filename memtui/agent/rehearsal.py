@@ -14,6 +14,7 @@ from .budget import Budget
 
 if TYPE_CHECKING:
     from .host_parameters import HostParameters
+    from .inputs import Inputs
 
 #: So many steps are sampled at all of their boundaries.
 _CLOSE_STEPS = 64
@@ -33,6 +34,15 @@ class Rehearsal:
         self._step = 0
         self._seen_ns = 0  # when there was a viewer
         self.host: Optional[HostParameters] = None
+        self.inputs: Optional[Inputs] = None
+
+    def begin(self, host: Optional[HostParameters], events: deque[Event]) -> None:
+        """What there is to tell of parameters on the host; what is told of a model's calls goes to `events`."""
+        self.host = host
+        if self.wanted:
+            from .inputs import Inputs
+
+            self.inputs = Inputs(events)
 
     def payer(self, now_ns: int) -> Optional[Budget]:
         """Who pays for looking at the next step, whatever that takes."""

@@ -191,6 +191,9 @@ def as_json(answer: Answer) -> dict[str, object]:
         "peak_phase": None if peak is None else peak.phase,
         "peak_step": None if peak is None else peak.step,
         "composition": None if made_of is None else {**made_of.__dict__},
+        "activations": None
+        if device is None or device.activations is None
+        else {**device.activations.__dict__, "bytes_each": device.activations.bytes_each},
         "step_peaks_bytes": [] if device is None else [each.bytes_held for each in device.steps],
         "steps": trial.steps,
         "ended": trial.ended,

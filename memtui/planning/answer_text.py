@@ -80,6 +80,10 @@ def _made_of(device: DeviceTrial) -> list[str]:
         if size:
             share = units.percent(size, found.allocated_bytes)
             lines.append(f"  {clean(_NAMES.get(name, name), 20):<18}{units.size(size):>10}  {share:>5}")
+    each = device.activations
+    if each is not None:
+        kept = f"a forward pass keeps {units.size(each.kept_bytes)} of activations: {units.size(each.bytes_each)} a "
+        lines += ["", f"{kept}{each.unit} ({each.count:,} {each.unit}s: the input is {clean(each.shape, 60)})"]
     return [*lines, ""]
 
 

@@ -27,7 +27,7 @@ from .capability import Capability
 from .host_memory import HostMemory
 from .throwaway import Throwaway, throwaway
 from .trial import DeviceTrial, Ending, HostUse, Trial
-from .watch import Watch, composition, host_parameters, out_of_memory, step_peaks
+from .watch import Watch, activations, composition, host_parameters, out_of_memory, step_peaks
 
 #: Of the program's output, what is kept to tell why it failed.
 _OUTPUT_BYTES = 16_384
@@ -219,6 +219,7 @@ def _device(session: Session, watch: Watch, reports: tuple[ProcessReport, ...], 
         composition=made_of,
         num_alloc_retries=watch.retries.get(name, 0),
         oom=out_of_memory(session, name),
+        activations=activations(session, name),
     )
 
 

@@ -26,6 +26,23 @@ class Composition:
 
 
 @dataclass(frozen=True)
+class Activations:
+    """What one forward pass of a recorded step kept for its backward pass, and of how many tokens or samples.
+
+    `unit` is "token", `shape` that of the texts' numbers; or "sample", along the first dimension of the first input.
+    """
+
+    kept_bytes: int
+    unit: str
+    count: int
+    shape: str
+
+    @property
+    def bytes_each(self) -> int:
+        return round(self.kept_bytes / self.count)
+
+
+@dataclass(frozen=True)
 class OutOfMemory:
     """An allocation that torch gave up; sizes in bytes, None where unknown."""
 
@@ -55,6 +72,7 @@ class DeviceTrial:
     composition: Optional[Composition]
     num_alloc_retries: int = 0
     oom: Optional[OutOfMemory] = None
+    activations: Optional[Activations] = None
 
 
 @dataclass(frozen=True)

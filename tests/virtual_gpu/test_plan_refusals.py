@@ -33,7 +33,7 @@ int launch(void) { dim3 one = { 1, 1, 1 }; return cudaLaunchKernel(kernel, one, 
 _STRANGE = "int cudaNoSuchCall(void);\nint take(unsigned long bytes) { return cudaNoSuchCall(); }\n"
 _USES_IT = TRAINING.replace(
     "for step",
-    "import ctypes\nextension = ctypes.CDLL('./extension.so')\nassert extension.take(1 << 30) == 0\nfor step",
+    "import ctypes\nextension = ctypes.CDLL('./extension.so')\nassert not extension.take(1 << 30)\nfor step",
 ).replace("    optimizer.step()", "    assert extension.launch() == 0\n    optimizer.step()")
 
 
