@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
+from memtui.analysis.text import phase_words
 from memtui.virtual_gpu.report_file import HostRead
 
 from .causes import told_error
@@ -250,14 +251,19 @@ def verdict(answer: Answer) -> str:
     where = ""
     oom = None if answer.capped.fullest is None else answer.capped.fullest.oom
     if oom is not None:
-        from memtui.analysis.text import phase_words
-
-        where = f" {phase_words(oom.phase, after_in=True)} of step {oom.step}"
+        where = f" {place_of(oom.phase, oom.step)}"
     if spare is not None and spare < 0:
         return f"does not fit {answer.gpu}: short by {units.size(-spare)}{where}"
     if spare is not None and device is not None:
         return f"does not fit {answer.gpu}: out of memory{where}, though the same run with more memory used no more"
     return f"does not fit {answer.gpu}: out of memory{where}"
+
+
+def place_of(phase: str, step: int) -> str:
+    """Where in the program something was; "in backward of step 3"."""
+    if phase == "between":
+        return f"before the forward of step {step}"
+    return f"{phase_words(phase, after_in=True)} of step {step}"
 
 
 def _why_unknown(answer: Answer) -> str:

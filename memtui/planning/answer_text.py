@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 
 from memtui.analysis import units
-from memtui.analysis.text import clean, phase_words
+from memtui.analysis.text import clean
 
-from .answer import Answer, reading_lines, verdict
+from .answer import Answer, place_of, reading_lines, verdict
 from .search import Search
 from .trial import Composition, DeviceTrial, Trial
 
@@ -38,10 +38,10 @@ def answer_lines(answer: Answer, program: str, width: int = 80) -> list[str]:
     lines += [f"note: {clean(text)}" for text in answer.told.warnings]
     if lines and not lines[-1]:
         lines.pop()
-    return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in _within(line, width)]
+    return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in within(line, width)]
 
 
-def _within(line: str, width: int) -> list[str]:
+def within(line: str, width: int) -> list[str]:
     """The line, in several where it is too long; columns are not, as a rule."""
     if len(line) <= width:
         return [line]
@@ -88,7 +88,7 @@ def _made_of(device: DeviceTrial) -> list[str]:
 
 
 def _where(device: DeviceTrial, found: Composition) -> str:
-    place = f"{phase_words(found.phase, after_in=True)} of step {found.step}"
+    place = place_of(found.phase, found.step)
     if found.at_peak:
         return f"the peak is {place}, and is made of"
     peak = device.peak
@@ -158,23 +158,7 @@ def shown(output: str) -> str:
     return "".join(f"  {clean(line, 300)}\n" for line in output.splitlines())
 
 
-def comparison_lines(answers: Sequence[Answer], program: str) -> list[str]:
-    """A table of one program on several GPUs."""
-    width = max(len("GPU"), *(len(answer.gpu) for answer in answers))
-    columns = "".join(f"{name:>10}" for name in ("allocated", "reserved", "device", "to spare"))
-    lines = [f"plan of {clean(program, 200)}", f"{'GPU':<{width}}  fits  {columns}"]
-    for answer in answers:
-        device, spare = answer.device, answer.spare_bytes
-        fits = {True: "yes", False: "no", None: units.UNKNOWN}[answer.fits]
-        names = ("allocated", "reserved", "device")
-        figures = [None if device is None else getattr(device, f"peak_{name}_bytes") for name in names]
-        left = units.UNKNOWN if spare is None else units.size(spare) if spare >= 0 else f"-{units.size(-spare)}"
-        row = "".join(f"{units.size(figure):>10}" for figure in figures)
-        lines.append(f"{answer.gpu:<{width}}  {fits:<4}  {row}{left:>10}  {answer.confidence}")
-    return lines
-
-
-def search_lines(search: Search, name: str, gpu: str) -> list[str]:
+def search_lines(search: Search, name: str, gpu: str, width: int = 80) -> list[str]:
     """The largest value that fits, and each that was tried."""
     best = search.best
     if best is None:
@@ -183,13 +167,18 @@ def search_lines(search: Search, name: str, gpu: str) -> list[str]:
         head = f"{clean(name)} {best} fits {gpu}, which is all that was asked for"
     else:
         head = f"the largest {clean(name)} that fits {gpu} is {best}"
-    lines = [head, ""]
-    width = len(str(search.high))
+    lines = [*within(head, width), ""]
+    digits = len(str(search.high))
     for each in sorted(search.tried, key=lambda tried: tried.value):
         if each.fits:
             room = units.percent(each.need_bytes, search.room_bytes)
             text = f"{units.size(each.need_bytes):>10}  {_bar(each.need_bytes, search.room_bytes)} {room:>5}"
         else:
             text = f"{'':>10}  {'█' * (_BAR_CELLS - 1)}▶  out of memory"
-        lines.append(f"  {each.value:>{width}}  {text}")
-    return [*lines, "", f"{len(search.tried)} runs; between them memory is taken to grow with the value"]
+        lines.append(f"  {each.value:>{digits}}  {text}")
+    if search.changes_nothing:
+        nothing = f"{clean(name)} changes nothing: all values take the same memory. Does the program read it?"
+        return [*within(nothing, width), *lines]
+    several = f"{len(search.tried)} runs; between them memory is taken to grow with the value"
+    runs = "1 run" if len(search.tried) == 1 else several
+    return [*lines, "", *within(runs, width)]

@@ -32,6 +32,8 @@ from .watch import Watch, activations, composition, host_parameters, out_of_memo
 #: Of the program's output, what is kept to tell why it failed.
 _OUTPUT_BYTES = 16_384
 _LOOK_SECONDS = 0.2
+#: A supervisor is for nobody else: it goes when its program's end was told, and where nobody is there to be told.
+_GRACE_SECONDS, _KEPT_SECONDS = 0.5, 60.0
 _OOM_NAMES = frozenset({"OutOfMemoryError"})
 
 Progress = Callable[[Session], None]
@@ -89,7 +91,15 @@ class Rehearsal:
     async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress, beside: bool) -> Trial:
         with open(os.devnull, "rb") as null:
             streams = (null.fileno(), output.fileno(), output.fileno())
-            start = launch(run.command, run.environment, run.cwd, pty=False, stdio=streams)
+            start = launch(
+                run.command,
+                run.environment,
+                run.cwd,
+                pty=False,
+                stdio=streams,
+                keep_seconds=_KEPT_SECONDS,
+                grace_seconds=_GRACE_SECONDS,
+            )
         begun = time.monotonic_ns()
         watch = Watch(self._steps)
         monitor = Monitor(start.pid, supervised=True, collect=False)
