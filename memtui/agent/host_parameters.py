@@ -73,7 +73,7 @@ class HostParameters:
             return None
         self._told_bytes = self.registered_bytes
         figures = {"parameter_bytes": self._told_bytes, "limit_bytes": self.limit_bytes}
-        return Event("host_parameters", time.monotonic_ns(), step, "", "host", figures)
+        return Event("host_parameters", time.monotonic_ns(), step, "", None, figures)
 
     def _give_back(self) -> None:
         """Until there is nothing on the host any more, which as a rule is when the model is moved to a device."""
