@@ -22,11 +22,12 @@ def test_settings_beside_each_other(tmp_path: pathlib.Path) -> None:
 
 
 def test_they_are_a_table_for_every_gpu(tmp_path: pathlib.Path) -> None:
-    words = ("--gpu", "2GiB,24GiB", "--compare", "batch=64,120000", write_script(tmp_path))
-    text = plan(tmp_path, *words, status=DOES_NOT_FIT, COLUMNS="100", STEPS="2")
+    words = ("--gpu", "2GiB,24GiB", "--compare", "batch=64,4096", write_script(tmp_path))
+    text = plan(tmp_path, *words, status=FITS, COLUMNS="100", STEPS="2")
     rows = [line.split() for line in text.splitlines()[1:]]
     assert rows[0][:3] == ["GPU", "batch", "fits"]
-    assert [row[3:5] for row in rows[1:5]] == [["64", "yes"], ["120000", "no"], ["64", "yes"], ["120000", "yes"]]
+    assert [row[3:5] for row in rows[1:5]] == [["64", "yes"], ["4096", "yes"]] * 2
+    assert rows[1][5:9] == rows[3][5:9] != rows[2][5:9]  # what is allocated and reserved is the program's
     assert len(rows) == 5
 
 
