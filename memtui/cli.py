@@ -15,8 +15,10 @@ from memtui import __version__
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
 _RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
 #: The same of `plan`, where they may also stand directly behind the script.
-_PLAN_VALUES = frozenset(("--gpu", "--gpus", "--context", "--steps", "--fit", "--log", "--device", "--theme", "--rate"))
+_PLAN_VALUES = _RUN_VALUES - {"--frames"} | {"--gpu", "--gpus", "--context", "--steps", "--fit", "--compare"}
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
+#: What memtui is installed with, by what is imported; and what pip calls it.
+_NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
 _COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
@@ -55,6 +57,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except CommandError as error:
         print(f"memtui: {error}", file=sys.stderr)
         return error.status
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _NEEDED:
+            raise
+        print(f"memtui: {package} is not installed: pip install {_NEEDED[package]}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -97,17 +105,23 @@ def split_run(words: list[str]) -> tuple[list[str], list[str]]:
 def split_plan(words: list[str]) -> tuple[list[str], list[str]]:
     """The same of `memtui plan …`, whose own options may also stand directly behind the script or the module.
 
-    There `--` ends them, so that the program may have options of the same names.
+    There only where none names the GPU before it, and from `--gpu` on; `--` ends them, so that the program may have
+    options of the same names.
     """
     place = _own_words(words, 1, _PLAN_VALUES)
     behind = place + (2 if words[place : place + 1] == ["-m"] else 1)
     if words[place : place + 1] == ["--"]:
         return words[:place], words[place:]
     end = behind
-    while end < len(words) and words[end].partition("=")[0] in _PLAN_OPTIONS:
-        end += 2 if words[end] in _PLAN_VALUES else 1
+    if not _names_gpu(words[1:place]) and _names_gpu(words[behind : behind + 1]):
+        while end < len(words) and words[end].partition("=")[0] in _PLAN_OPTIONS:
+            end += 2 if words[end] in _PLAN_VALUES else 1
     rest = words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
     return words[:place] + words[behind:end], words[place:behind] + rest
+
+
+def _names_gpu(words: list[str]) -> bool:
+    return any(word.partition("=")[0] == "--gpu" for word in words)
 
 
 def _own_words(words: list[str], place: int, with_values: frozenset[str]) -> int:
@@ -238,14 +252,24 @@ def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
         description="Runs a program for some steps on a virtual GPU, with PyTorch's own CUDA allocator, and says "
         "whether it fits, its peak, and what that is made of. It needs no GPU and no driver, but a CUDA build of "
         "PyTorch. What the program writes is thrown away, and it has no network. The status is 0 where it fits, 3 "
-        "where it does not and 4 where that is not known. The options may also stand behind the script, up to --.",
+        "where it does not and 4 where that is not known. What stands behind the script is the program's, as with "
+        "memtui run; but where no --gpu stands before it, --gpu may follow it directly, and memtui's options then go "
+        "on to the first other word, or to --.",
     )
     plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
     plan.add_argument("--gpus", type=_count, default=1, metavar="N", help="how many of them the program sees")
     plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
     plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
     plan.add_argument("--steps", type=_count, metavar="N", help="so many; without it, until no peak rises any more")
-    plan.add_argument("--fit", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256")
+    plan.add_argument(
+        "--fit", action="append", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256"
+    )
+    plan.add_argument(
+        "--compare",
+        action="append",
+        metavar="NAME=A,B…",
+        help="a table of an argument's values, or of a variable's in capitals; several: all combinations",
+    )
     plan.add_argument("--json", action="store_true", help="print the answer as JSON")
     plan.add_argument("--output", action="store_true", help="print the end of its output, on standard error")
     plan.add_argument("--keep", action="store_true", help="let it write and use the network as ever")

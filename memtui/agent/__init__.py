@@ -16,9 +16,13 @@ EXACT_PEAKS = "MEMTUI_EXACT_PEAKS"
 #: In a program's environment, how many of its steps are tried out, "0" where that is not known yet: the first are all
 #: looked at, whatever that takes; after the last it waits to be ended; and before its own end for its viewer.
 REHEARSAL = "MEMTUI_REHEARSAL"
+#: Of such a program, how many bytes of parameters on the host keep their values.
+REHEARSAL_HOST = "MEMTUI_REHEARSAL_HOST"
 
 
-def environment(base: dict[str, str], *, exact_peaks: bool = False, rehearsal: int | None = None) -> dict[str, str]:
+def environment(
+    base: dict[str, str], *, exact_peaks: bool = False, rehearsal: int | None = None, host_bytes: int | None = None
+) -> dict[str, str]:
     """`base` with what makes every Python started under it load the agent once it imports torch."""
     import os
 
@@ -27,4 +31,6 @@ def environment(base: dict[str, str], *, exact_peaks: bool = False, rehearsal: i
     asked = {EXACT_PEAKS: "1"} if exact_peaks or rehearsal is not None else {}
     if rehearsal is not None:
         asked[REHEARSAL] = str(rehearsal)
+    if host_bytes is not None:
+        asked[REHEARSAL_HOST] = str(host_bytes)
     return {**base, **asked, "PYTHONPATH": os.pathsep.join([folder, *rest])}

@@ -202,7 +202,7 @@ class Agent:
                 self._announce(server)
             self._tick(server, now, now - due)
             if self.observer.rehearsal.wanted:
-                self.observer.rehearsal.attend(server.viewer_pids, now)
+                self.observer.rehearsal.attend(server.viewer_pids, now, self.observer.events)
             server.flush()
             self.observer.rest(PERIOD_NS)
             due += PERIOD_NS

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
 
-from . import EXACT_PEAKS, backward
+from . import EXACT_PEAKS, REHEARSAL_HOST, backward
 from .callbacks import weakly
 from .moments import at_quiet_moment
 from .roots import Roots
@@ -50,6 +50,11 @@ class Sentry:
         self.forget: Optional[Callable[[], None]] = None
         self._lock = threading.Lock()
         self._failed = False
+        self.host: Optional[Any] = None  # HostParameters, in a program that is only tried out
+        if REHEARSAL_HOST in os.environ:
+            from .host_parameters import host_parameters
+
+            self.host = host_parameters(torch)
 
     @property
     def stopped(self) -> bool:
@@ -219,6 +224,8 @@ class Sentry:
             agent.initialized(name)
 
     def _parameter(self, module: Any, name: str, parameter: Any) -> None:
+        if self.host is not None:
+            self.host.registered(module, parameter)
         if self.agent is not None:
             self.agent.observer.parameter(module)
         elif not self._failed:

@@ -82,6 +82,7 @@ class Observer:
         """Takes over from the sentry: what it knows, and what it has put in place."""
         self.inventory.roots, self._noted = sentry.roots, sentry.noted
         self.inventory.tags = sentry.tags
+        self.rehearsal.begin(sentry.host, self.events)
         self.notes.waiting = self._noted
         self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward
@@ -175,7 +176,10 @@ class Observer:
         if self._quiet == _ident() and (kind == "forward_start" or now < self._aside_ns):
             self._noted.append((kind, now, 0))
         elif not self._dead and self._mine():
+            again = self.phases.phase == "forward"
             self._boundary(kind, now)
+            if self.rehearsal.inputs is not None and kind == "forward_start":
+                self.rehearsal.inputs.note(sys._getframe(2), self.phases.step, again=again)
 
     def backward_started(self) -> bool:
         """A backward pass begins; whether its end is wanted."""

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Optional
+from collections import deque
+from typing import TYPE_CHECKING, Optional
 
+from ..wire.frames import Event
 from . import REHEARSAL
 from .budget import Budget
+
+if TYPE_CHECKING:
+    from .host_parameters import HostParameters
+    from .inputs import Inputs
 
 #: So many steps are sampled at all of their boundaries.
 _CLOSE_STEPS = 64
@@ -27,6 +33,17 @@ class Rehearsal:
         self._closely = _CLOSE_STEPS if self.wanted else 0
         self._seen_ns = 0  # when a viewer's process was there
         self._viewers: frozenset[int] = frozenset()  # the processes of all that there were
+        self._step = 0
+        self.host: Optional[HostParameters] = None
+        self.inputs: Optional[Inputs] = None
+
+    def begin(self, host: Optional[HostParameters], events: deque[Event]) -> None:
+        """What there is to tell of parameters on the host; what is told of a model's calls goes to `events`."""
+        self.host = host
+        if self.wanted:
+            from .inputs import Inputs
+
+            self.inputs = Inputs(events)
 
     def payer(self, now_ns: int) -> Optional[Budget]:
         """Who pays for looking at the next step, whatever that takes."""
@@ -37,12 +54,19 @@ class Rehearsal:
 
     def ended(self, step: int) -> None:
         """So many steps are completed: after the last that is wanted, the training's thread waits to be ended."""
+        self._step = step
         if self._last_step and step >= self._last_step:
             self._last_step = 0
             time.sleep(_HELD_SECONDS)
 
-    def attend(self, viewers: frozenset[int], now_ns: int) -> None:
-        """Ends the process where its viewers' processes have gone; one that only watches another rank now has not."""
+    def attend(self, viewers: frozenset[int], now_ns: int, events: deque[Event]) -> None:
+        """Tells of parameters on the host; ends the process where its viewers' processes have gone.
+
+        One that only watches another rank now has not.
+        """
+        built = None if self.host is None else self.host.event(self._step)
+        if built is not None:
+            events.append(built)
         self._viewers |= viewers
         if viewers or any(map(_lives, self._viewers)):
             self._seen_ns = now_ns

@@ -148,6 +148,15 @@ def _scored(event: Event, model: Optional[Model]) -> Optional[str]:
     return f"{what}, actual {bound}{units.size(actual)} ({100 * error:+.1f} %)"
 
 
+def _built_on_host(event: Event, model: Optional[Model]) -> Optional[str]:
+    built = _first(event, "parameter_bytes")
+    return None if built is None else f"{units.size(built)} of parameters built on the host, without initial values"
+
+
+def _input(event: Event, model: Optional[Model]) -> Optional[str]:
+    return f"the model is called with {clean(event.text, 60) or 'inputs that are not counted'}"
+
+
 _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "oom": _oom,
     "new_peak": _new_peak,
@@ -155,6 +164,8 @@ _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "optimizer_state_appeared": _state,
     "alloc_retry": _retry,
     "recorded": _recorded,
+    "host_parameters": _built_on_host,
+    "forward_input": _input,
     "record_refused": _refused,
     SCORED: _scored,
 }

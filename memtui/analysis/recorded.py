@@ -126,6 +126,13 @@ class StepTimeline:
             self.totals.append(total)
         self._kept.append(tuple(now))
 
+    @property
+    def kept_for_backward(self) -> Optional[int]:
+        """Bytes of activations where a backward pass begins, the most of several; None where there is none."""
+        place = self.categories.index("activations")
+        begins = [event for event, phase in self._marks if phase == "backward"]
+        return max((self.composition(min(event, self.last))[place] for event in begins), default=None)
+
     # At an instant
 
     def composition(self, instant: int) -> tuple[int, ...]:

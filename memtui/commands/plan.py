@@ -9,19 +9,23 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
+from memtui.analysis import units
 from memtui.cli import CommandError
-from memtui.planning.answer import Answer, as_json
-from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
+from memtui.planning.answer import Answer
+from memtui.planning.answer_text import answer_lines, search_lines, shown
 from memtui.planning.capability import Capability, probe
+from memtui.planning.choices import applied, combinations, parse_choices
+from memtui.planning.comparison import Compared, comparison_lines
 from memtui.planning.errors import PlanningError
+from memtui.planning.host_memory import HostMemory
 from memtui.planning.rehearsal import Rehearsal
 from memtui.planning.search import Search, Tried, largest
-from memtui.planning.setting import Setting, parse_setting
+from memtui.planning.setting import Setting, parse_setting, with_value
 from memtui.planning.throwaway import throwaway
 from memtui.planning.trial import Trial
 from memtui.session.session import Session
@@ -42,7 +46,7 @@ from .program import current_folder, resolve, with_agent
 #: What the program gets where the shortfall is to be measured: more than any card has.
 _ENDLESS = "1TiB"
 _ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_DOES_NOT_FIT, _UNKNOWN = 3, 4
+_DOES_NOT_FIT, _UNKNOWN, _NOT_FOUND = 3, 4, 127
 
 
 def plan(options: argparse.Namespace) -> int:
@@ -51,17 +55,23 @@ def plan(options: argparse.Namespace) -> int:
         _print(list_lines(cards(), shutil.get_terminal_size().columns))
         return 0
     if not options.gpu:
-        raise CommandError("say for which GPU: memtui plan --gpu a100-80g train.py (memtui plan --list shows them)", 2)
+        among = any(word.partition("=")[0] == "--gpu" for word in options.program or [])
+        where = "; --gpu is among the program's own words here" if among else ""
+        example = "memtui plan --gpu a100-80g train.py (memtui plan --list shows them)"
+        raise CommandError(f"say for which GPU, before the script: {example}{where}", 2)
     if not options.program:
         raise CommandError("name a program: memtui plan --gpu a100-80g train.py", 2)
+    _check_words(options)
     argv, label = resolve(options.program)
+    if shutil.which(argv[0]) is None and not os.path.exists(argv[0]):
+        raise CommandError(f"cannot run {argv[0]}: No such file or directory", _NOT_FOUND)
     planner = None
     try:
         planner = _Planner(argv, label, options)
         if options.live:
             return planner.live()
-        if options.fit is not None:
-            return planner.fit(parse_setting(options.fit))
+        if options.fit:
+            return planner.fit(parse_setting(options.fit[0]))
         return planner.answer()
     except PlanningError as error:
         raise CommandError(str(error)) from None
@@ -75,13 +85,25 @@ def plan(options: argparse.Namespace) -> int:
             planner.line.clear()
 
 
+def _check_words(options: argparse.Namespace) -> None:
+    """Raises CommandError where two options do not go together."""
+    fit, compare = options.fit or [], options.compare or []
+    if len(fit) > 1:
+        raise CommandError("--fit searches one setting: give it once, and the others values of your choice", 2)
+    if fit and compare:
+        raise CommandError("--fit finds one value and --compare puts several beside each other: give one of them", 2)
+    if options.live and (fit or compare):
+        raise CommandError("--live shows one run: leave --fit and --compare out", 2)
+
+
 class _Planner:
     """One command's runs."""
 
     def __init__(self, argv: list[str], label: str, options: argparse.Namespace) -> None:
         self._argv, self._label, self._options = argv, label, options
         self._cards = [card_for(name) for text in options.gpu for name in text.split(",")]
-        self._env = with_agent(rehearsal=options.steps or 0)
+        host = HostMemory()
+        self._env = with_agent(rehearsal=options.steps or 0, host_bytes=host.kept_bytes(options.gpus))
         self._cwd = current_folder()
         self._torch: Optional[Path] = torch_of_program(shutil.which(argv[0]) or argv[0])
         self._capability = _capability(self._cwd, self._env, keep=options.keep)
@@ -94,44 +116,56 @@ class _Planner:
             torch_location=self._torch,
             keep=options.keep,
             steps=options.steps,
+            host=host,
         )
 
     def answer(self) -> int:
-        """The answer for each GPU, and the table of several."""
-        answers: list[Answer] = []
-        for card in self._cards:
-            answers.append(_until_interrupted(self._answer(card)))
-            if answers[-1].told.ended == "interrupted":
+        """The answer for each GPU and each combination of settings, and the table of several."""
+        rows: list[Compared] = []
+        for card, settings in self._asked():
+            rows.append(Compared(settings, _until_interrupted(self._answer(card, settings))))
+            if rows[-1].answer.told.ended == "interrupted":
                 break
         self.line.clear()
+        width = shutil.get_terminal_size().columns
+        compares = len(self._asked()) > 1
         if self._options.json:
-            plain = [as_json(answer) for answer in answers]
-            print(json.dumps(plain[0] if len(plain) == 1 else plain, indent=1))
-        elif len(answers) == 1:
-            _print(answer_lines(answers[0], self._label, shutil.get_terminal_size().columns))
+            plain = [row.as_json() for row in rows]
+            print(json.dumps(plain if compares else plain[0], indent=1))
+        elif compares:
+            _print(comparison_lines(rows, self._label, width))
         else:
-            _print(comparison_lines(answers, self._label))
-        for answer in answers:
-            self._tell_output(answer.told)
-        return max(map(_status, answers))
+            _print(answer_lines(rows[0].answer, self._label, width))
+        for row in rows:
+            self._tell_output(row.answer.told)
+        return max(_status(row.answer) for row in rows)
+
+    def _asked(self) -> list[tuple[Card, dict[str, str]]]:
+        settings = combinations(parse_choices(self._options.compare or []))
+        return [(card, each) for card in self._cards for each in settings]
 
     def _tell_output(self, trial: Trial) -> None:
         if self._options.output or trial.ended == "failed":
             sys.stdout.flush()
             sys.stderr.write(f"\nthe end of its output:\n{shown(trial.output)}")
 
-    async def _answer(self, card: Card) -> Answer:
+    async def _answer(self, card: Card, settings: Mapping[str, str]) -> Answer:
         profile = self._profile(card)
-        runs = [self._rehearsal.run(profile, progress=self._progress(f"on {card.name}"))]
-        if self._wants_expandable():
-            runs.append(self._rehearsal.run(profile, extra=self._expandable()))
+        argv, variables = applied(settings, self._argv)
+        what = " ".join((*(f"{name}={value}" for name, value in settings.items()), f"on {card.name}"))
+        runs = [self._rehearsal.run(profile, argv=argv, extra=variables, progress=self._progress(what))]
+        if self._wants_expandable() and not settings:
+            runs.append(self._rehearsal.run(profile, extra=self._expandable(), beside=True))
         found = await _all_of(runs)
         capped, expandable = found[0], found[1] if len(found) > 1 else None
         uncapped = None
         if capped.out_of_memory:
             endless = profile_for(_ENDLESS, self._options.gpus)
             uncapped = await self._rehearsal.run(
-                _with_memory(profile, endless), progress=self._progress("with more memory, for what is short")
+                _with_memory(profile, endless),
+                argv=argv,
+                extra=variables,
+                progress=self._progress("with more memory, for what is short"),
             )
         context = self._options.context
         return Answer(
@@ -170,9 +204,10 @@ class _Planner:
             tried = [
                 {"value": each.value, "fits": each.fits, "peak_device_bytes": each.need_bytes} for each in search.tried
             ]
-            print(json.dumps({"setting": setting.name, "largest": search.best, "runs": tried}, indent=1))
+            found = {"setting": setting.name, "largest": search.best, "changes_nothing": search.changes_nothing}
+            print(json.dumps({**found, "runs": tried}, indent=1))
         else:
-            _print(search_lines(search, setting.name, _words(self._cards[0])))
+            _print(search_lines(search, setting.name, _words(self._cards[0]), shutil.get_terminal_size().columns))
         return 0 if search.best is not None else _DOES_NOT_FIT
 
     async def _search(self, setting: Setting, card: Card) -> Search:
@@ -180,10 +215,14 @@ class _Planner:
         search = Search(setting.low, setting.high)
 
         async def run(value: int) -> Tried:
-            argv, env = setting.applied(self._argv, {}, value)
+            argv, env = with_value(setting.name, self._argv, {}, str(value))
             what = f"{setting.name} {value}, run {len(search.tried) + 1}"
             trial = await self._rehearsal.run(profile, argv=argv, extra=env, progress=self._progress(what))
             device = trial.fullest
+            if trial.ended == "host memory":
+                taken = units.size(trial.host.taken_bytes)
+                problem = f"with {setting.name} {value} the program took {taken} of this machine's memory"
+                raise PlanningError(problem, "plan on a machine with more, or say smaller values")
             if device is None or (trial.ended == "failed" and not trial.steps):
                 why = trial.error or "it says no why"
                 problem = f"with {setting.name} {value} the program failed: {why}"

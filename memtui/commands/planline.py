@@ -6,6 +6,7 @@ import time
 from typing import Optional, TextIO
 
 from memtui.analysis import units
+from memtui.planning.watch import host_parameters
 from memtui.session.session import Session
 
 _PERIOD_SECONDS = 0.5
@@ -18,11 +19,18 @@ class PlanLine:
         self._stream = stream
         self._terminal = stream.isatty()
         self._told = ""
+        self._warned: set[str] = set()
         self._due = 0.0
         self._shown = False
 
     def show(self, what: str, step: Optional[int], session: Session) -> None:
         """How far the run `what` is: its step and the most allocated so far."""
+        built, _ = host_parameters(session)
+        if built is not None and what not in self._warned:
+            self._warned.add(what)
+            self.clear()
+            text = "the model is built on this machine's memory: its initial values are left out from here on"
+            print(f"memtui: {text}", file=self._stream, flush=True)
         if not self._terminal:
             if what != self._told:
                 self._told = what

@@ -113,11 +113,13 @@ def _check_syntax(name: str, head: bytes) -> None:
             raise CommandError(f"{name} is not Python{where}: {getattr(error, 'msg', error)}", 2) from None
 
 
-def with_agent(*, exact_peaks: bool = False, rehearsal: Optional[int] = None) -> dict[str, str]:
+def with_agent(
+    *, exact_peaks: bool = False, rehearsal: Optional[int] = None, host_bytes: Optional[int] = None
+) -> dict[str, str]:
     """This environment, with the agent in every Python started under it; raises CommandError where no socket can be."""
     try:
         folder = paths.runtime_folder()
         paths.check_length(folder / paths.agent_socket_name(_LONGEST_PID))
     except paths.PathError as error:
         raise CommandError(str(error)) from None
-    return environment(dict(os.environ), exact_peaks=exact_peaks, rehearsal=rehearsal)
+    return environment(dict(os.environ), exact_peaks=exact_peaks, rehearsal=rehearsal, host_bytes=host_bytes)

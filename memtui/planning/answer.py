@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
+from memtui.analysis.text import phase_words
+from memtui.virtual_gpu.report_file import HostRead
 
+from .causes import told_error
 from .trial import DeviceTrial, Trial
 
 Confidence = Literal["exact", "close", "estimate"]
@@ -15,6 +19,7 @@ _ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
 _LARGEST_CONTEXT_BYTES = 2 << 30
 #: Of a run that was interrupted, so many steps at least: the optimizer's memory comes with the first.
 _LEAST_STEPS = 2
+_ON_THE_GPU = 'built under `with torch.device("cuda"):` a model takes none of it'
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Answer:
         """Whether it ran in the card's memory; None where nothing was seen that tells."""
         if self.capped.out_of_memory:
             return False
-        if not self.capped.used_a_gpu or self.capped.ended == "failed":
+        if not self.capped.used_a_gpu or self.capped.ended in ("failed", "host memory"):
             return None
         if self.capped.ended == "interrupted" and self.capped.steps < _LEAST_STEPS:
             return None
@@ -73,14 +78,21 @@ class Answer:
         device, usable = self.told.fullest, self.usable_bytes
         if device is None or usable is None or device.peak_device_bytes is None:
             return None
-        if self.fits is False and (self.uncapped is None or self.uncapped.out_of_memory):
+        unseen = self.uncapped is None or self.uncapped.ended in ("out of memory", "host memory")
+        if self.fits is False and unseen:
             return None
         return usable - device.peak_device_bytes
 
     @property
+    def expandable_device(self) -> Optional[DeviceTrial]:
+        """The watched device with expandable segments; None where that run was not seen to its end."""
+        trial = self.expandable
+        return None if trial is None or trial.ended in ("host memory", "failed") else trial.watched
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """What limits the answer, the worst first."""
-        found = [*self._of_values(), *self._of_calls(), *self._of_context(), *self._of_length()]
+        found = [*self._of_values(), *self._of_host(), *self._of_calls(), *self._of_context(), *self._of_length()]
         return tuple(sorted(found, key=lambda reason: -_ORDER.index(reason.confidence)))
 
     @property
@@ -94,14 +106,23 @@ class Answer:
         unknown = [read for read in trial.host_reads if read.drives_a_shape is None]
         found = []
         for read in shapes[:4]:
-            where = "a line that is not known" if read.file is None else f"{read.file}:{read.line}"
-            text = f"{where} sizes a tensor by values ({read.what}), which are all 0 here: it is empty"
+            text = f"{_place(read)} sizes a tensor by values ({read.what}), which are all 0 here: it is empty"
             found.append(Reason("estimate", text))
         if len(shapes) > 4:
-            found.append(Reason("estimate", f"{len(shapes) - 4} more lines size tensors by values"))
+            more = "1 more line sizes tensors" if len(shapes) == 5 else f"{len(shapes) - 4} more lines size tensors"
+            found.append(Reason("estimate", f"{more} by values"))
         if unknown:
-            found.append(Reason("close", f"{len(unknown)} lines read values, which are all 0 here, for an unknown use"))
+            found.append(Reason("close", f"{reading_lines(unknown)}, which are all 0 here, for an unknown use"))
         return found
+
+    def _of_host(self) -> list[Reason]:
+        # No more than close: kernels compute nothing, so that only what the program does with them on the host differs.
+        host = self.told.host
+        if host.parameter_bytes is None:
+            return []
+        built = f"the model is built on the host: {units.size(host.parameter_bytes)} of the "
+        built += f"{units.size(host.available_bytes)} available there. Its initial values were left out; "
+        return [Reason("close", built + _ON_THE_GPU)]
 
     def _of_calls(self) -> list[Reason]:
         found = []
@@ -128,7 +149,7 @@ class Answer:
         if trial.ended == "interrupted":
             return [Reason("estimate", f"it was interrupted after {steps}")]
         if trial.ended == "failed":
-            return [Reason("estimate", f"the program failed after {steps}: {trial.error or 'it said no why'}")]
+            return [Reason("estimate", f"the program failed after {steps}")]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
         oom = None if trial.fullest is None else trial.fullest.oom
@@ -140,12 +161,23 @@ class Answer:
         return []
 
 
+def reading_lines(reads: Sequence[HostRead]) -> str:
+    """Which lines of the program read values: "train.py:5 (item) reads values"."""
+    places = list(dict.fromkeys(f"{_place(read)} ({read.what})" for read in reads))
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    return f"{', '.join(places[:3])}{more} {'reads' if len(places) == 1 else 'read'} values"
+
+
+def _place(read: HostRead) -> str:
+    return "a line that is not known" if read.file is None else f"{read.file}:{read.line}"
+
+
 def as_json(answer: Answer) -> dict[str, object]:
     """The answer as plain values, for `--json`."""
     device, trial = answer.device, answer.told
     peak = None if device is None else device.peak
     made_of = None if device is None else device.composition
-    expandable = None if answer.expandable is None else answer.expandable.watched
+    expandable = answer.expandable_device
     return {
         "gpu": answer.gpu,
         "fits": answer.fits,
@@ -160,6 +192,9 @@ def as_json(answer: Answer) -> dict[str, object]:
         "peak_phase": None if peak is None else peak.phase,
         "peak_step": None if peak is None else peak.step,
         "composition": None if made_of is None else {**made_of.__dict__},
+        "activations": None
+        if device is None or device.activations is None
+        else {**device.activations.__dict__, "bytes_each": device.activations.bytes_each},
         "step_peaks_bytes": [] if device is None else [each.bytes_held for each in device.steps],
         "steps": trial.steps,
         "ended": trial.ended,
@@ -181,6 +216,11 @@ def as_json(answer: Answer) -> dict[str, object]:
             }
             for each in trial.devices
         ],
+        "host_reads": [
+            {"file": read.file, "line": read.line, "what": read.what, "drives_a_shape": read.drives_a_shape}
+            for read in trial.host_reads
+        ],
+        "host": {**trial.host.__dict__},
         "warnings": list(trial.warnings),
     }
 
@@ -211,9 +251,7 @@ def verdict(answer: Answer) -> str:
     where = ""
     oom = None if answer.capped.fullest is None else answer.capped.fullest.oom
     if oom is not None:
-        from memtui.analysis.text import phase_words
-
-        where = f" {phase_words(oom.phase, after_in=True)} of step {oom.step}"
+        where = f" {place_of(oom.phase, oom.step)}"
     if spare is not None and spare < 0:
         return f"does not fit {answer.gpu}: short by {units.size(-spare)}{where}"
     if spare is not None and device is not None:
@@ -221,13 +259,25 @@ def verdict(answer: Answer) -> str:
     return f"does not fit {answer.gpu}: out of memory{where}"
 
 
+def place_of(phase: str, step: int) -> str:
+    """Where in the program something was; "in backward of step 3"."""
+    if phase == "between":
+        return f"before the forward of step {step}"
+    return f"{phase_words(phase, after_in=True)} of step {step}"
+
+
 def _why_unknown(answer: Answer) -> str:
     trial = answer.capped
     steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
+    if trial.ended == "host memory":
+        return (
+            f"it was ended, as it had taken {units.size(trial.host.taken_bytes)} of this machine's memory, of "
+            f"{units.size(trial.host.available_bytes)} available; {_ON_THE_GPU}"
+        )
     if not trial.used_a_gpu:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
-        return f"{used}{': ' + trial.error if trial.error else ''}"
+        return f"{used}{': ' + told_error(trial.error) if trial.error else ''}"
     if trial.ended == "interrupted":
         return f"it was interrupted after {steps}"
     when = f"after {steps}" if trial.steps else "before its first step"
-    return f"the program failed {when}: {trial.error or 'it said no why'}"
+    return f"the program failed {when}: {told_error(trial.error) or 'it said no why'}"

@@ -6,14 +6,16 @@ import textwrap
 from collections.abc import Sequence
 
 from memtui.analysis import units
-from memtui.analysis.text import clean, phase_words
+from memtui.analysis.text import clean
 
-from .answer import Answer, verdict
+from .answer import Answer, place_of, reading_lines, verdict
 from .search import Search
 from .trial import Composition, DeviceTrial, Trial
 
 _BAR_CELLS = 24
 _STEPS_SHOWN = 8
+#: Reads whose use is not known, and that are not there to be shown.
+_READS_TOLD = frozenset({"item", "copy"})
 _NAMES = {"private_pools": "private pools", "optimizer_state": "optimizer state"}
 
 
@@ -21,21 +23,25 @@ def answer_lines(answer: Answer, program: str, width: int = 80) -> list[str]:
     """What is to be printed, without colours; nothing in it acts on a terminal."""
     lines = [clean(verdict(answer)), ""]
     device = answer.device
-    if device is None or device.peak_allocated_bytes is None:
-        lines.pop()
-    else:
+    if device is not None and device.peak_allocated_bytes is not None:
         lines += _peaks(answer, device)
-        lines += _made_of(device)
+        if device.composition is not None or answer.fits is not None:
+            lines += _made_of(device)
         lines += _steps(answer.told, device, width)
-        lines += _expandable(answer)
+        lines += _expandable(answer) if answer.fits is not None else []
         if len(answer.told.devices) > 1:
             lines += _devices(answer.told.devices)
-        lines += _trust(answer)
+        lines += _trust(answer) if answer.fits is not None else []
+    reads = [read for read in answer.told.host_reads if read.what in _READS_TOLD]
+    if reads:
+        lines.append(f"note: {clean(reading_lines(reads))}: where one decides a size or a branch, it was decided by 0")
     lines += [f"note: {clean(text)}" for text in answer.told.warnings]
-    return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in _within(line, width)]
+    if lines and not lines[-1]:
+        lines.pop()
+    return [part for line in (f"plan of {clean(program, 200)}", *lines) for part in within(line, width)]
 
 
-def _within(line: str, width: int) -> list[str]:
+def within(line: str, width: int) -> list[str]:
     """The line, in several where it is too long; columns are not, as a rule."""
     if len(line) <= width:
         return [line]
@@ -45,7 +51,8 @@ def _within(line: str, width: int) -> list[str]:
 
 def _peaks(answer: Answer, device: DeviceTrial) -> list[str]:
     usable = answer.usable_bytes
-    lines = [f"{'peak':<12}{'':>10}  of {units.size(usable)}"]
+    head = "peak" if answer.fits is not None else "peak until then"
+    lines = [f"{head:<22}  of {units.size(usable)}"]
     for name, value in (
         ("allocated", device.peak_allocated_bytes),
         ("reserved", device.peak_reserved_bytes),
@@ -73,11 +80,15 @@ def _made_of(device: DeviceTrial) -> list[str]:
         if size:
             share = units.percent(size, found.allocated_bytes)
             lines.append(f"  {clean(_NAMES.get(name, name), 20):<18}{units.size(size):>10}  {share:>5}")
+    each = device.activations
+    if each is not None:
+        kept = f"a forward pass keeps {units.size(each.kept_bytes)} of activations: {units.size(each.bytes_each)} a "
+        lines += ["", f"{kept}{each.unit} ({each.count:,} {each.unit}s: the input is {clean(each.shape, 60)})"]
     return [*lines, ""]
 
 
 def _where(device: DeviceTrial, found: Composition) -> str:
-    place = f"{phase_words(found.phase, after_in=True)} of step {found.step}"
+    place = place_of(found.phase, found.step)
     if found.at_peak:
         return f"the peak is {place}, and is made of"
     peak = device.peak
@@ -113,12 +124,11 @@ def _seen(trial: Trial) -> str:
 
 
 def _expandable(answer: Answer) -> list[str]:
-    trial = answer.expandable
-    if trial is None or trial.watched is None:
+    trial, device = answer.expandable, answer.expandable_device
+    if trial is None or device is None:
         return []
     fits = "it does not fit either" if trial.out_of_memory and answer.fits is False else ""
     fits = fits or ("it does not fit" if trial.out_of_memory else "it fits" if answer.fits is False else "")
-    device = trial.watched
     figures = f"reserved {units.size(device.peak_reserved_bytes)}, device {units.size(device.peak_device_bytes)}"
     return [f"with expandable_segments:True: {figures}{', and ' + fits if fits else ''}", ""]
 
@@ -148,23 +158,7 @@ def shown(output: str) -> str:
     return "".join(f"  {clean(line, 300)}\n" for line in output.splitlines())
 
 
-def comparison_lines(answers: Sequence[Answer], program: str) -> list[str]:
-    """A table of one program on several GPUs."""
-    width = max(len("GPU"), *(len(answer.gpu) for answer in answers))
-    columns = "".join(f"{name:>10}" for name in ("allocated", "reserved", "device", "to spare"))
-    lines = [f"plan of {clean(program, 200)}", f"{'GPU':<{width}}  fits  {columns}"]
-    for answer in answers:
-        device, spare = answer.device, answer.spare_bytes
-        fits = {True: "yes", False: "no", None: units.UNKNOWN}[answer.fits]
-        names = ("allocated", "reserved", "device")
-        figures = [None if device is None else getattr(device, f"peak_{name}_bytes") for name in names]
-        left = units.UNKNOWN if spare is None else units.size(spare) if spare >= 0 else f"-{units.size(-spare)}"
-        row = "".join(f"{units.size(figure):>10}" for figure in figures)
-        lines.append(f"{answer.gpu:<{width}}  {fits:<4}  {row}{left:>10}  {answer.confidence}")
-    return lines
-
-
-def search_lines(search: Search, name: str, gpu: str) -> list[str]:
+def search_lines(search: Search, name: str, gpu: str, width: int = 80) -> list[str]:
     """The largest value that fits, and each that was tried."""
     best = search.best
     if best is None:
@@ -173,13 +167,18 @@ def search_lines(search: Search, name: str, gpu: str) -> list[str]:
         head = f"{clean(name)} {best} fits {gpu}, which is all that was asked for"
     else:
         head = f"the largest {clean(name)} that fits {gpu} is {best}"
-    lines = [head, ""]
-    width = len(str(search.high))
+    lines = [*within(head, width), ""]
+    digits = len(str(search.high))
     for each in sorted(search.tried, key=lambda tried: tried.value):
         if each.fits:
             room = units.percent(each.need_bytes, search.room_bytes)
             text = f"{units.size(each.need_bytes):>10}  {_bar(each.need_bytes, search.room_bytes)} {room:>5}"
         else:
             text = f"{'':>10}  {'█' * (_BAR_CELLS - 1)}▶  out of memory"
-        lines.append(f"  {each.value:>{width}}  {text}")
-    return [*lines, "", f"{len(search.tried)} runs; between them memory is taken to grow with the value"]
+        lines.append(f"  {each.value:>{digits}}  {text}")
+    if search.changes_nothing:
+        nothing = f"{clean(name)} changes nothing: all values take the same memory. Does the program read it?"
+        return [*within(nothing, width), *lines]
+    several = f"{len(search.tried)} runs; between them memory is taken to grow with the value"
+    runs = "1 run" if len(search.tried) == 1 else several
+    return [*lines, "", *within(runs, width)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -24,14 +25,19 @@ from memtui.virtual_gpu.report_file import ESTIMATED, REFUSED, Note, ProcessRepo
 from memtui.wire import paths
 
 from .capability import Capability
+from .host_memory import HostMemory
 from .ranks import Ranks
 from .throwaway import Throwaway, throwaway
-from .trial import DeviceTrial, Ending, Trial
-from .watch import Watch, composition, out_of_memory, step_peaks
+from .trial import DeviceTrial, Ending, HostUse, Trial
+from .watch import Watch, activations, composition, host_parameters, out_of_memory, step_peaks
 
 #: Of the program's output, what is kept to tell why it failed.
 _OUTPUT_BYTES = 16_384
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.2
+#: A supervisor is for nobody else: it goes when its program's end was told, and where nobody is there to be told.
+_GRACE_SECONDS, _KEPT_SECONDS = 0.5, 60.0
+#: A line of a traceback's end, also behind a launcher's "[rank0]: ".
+_EXCEPTION = re.compile(r"^(?:\[\w+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception)\b:? ?.*)$")
 _OOM_NAMES = frozenset({"OutOfMemoryError"})
 
 Progress = Callable[[Session], None]
@@ -50,9 +56,10 @@ class Rehearsal:
         torch_location: Optional[Path] = None,
         keep: bool = False,
         steps: Optional[int] = None,
+        host: HostMemory,
     ) -> None:
         self._argv, self._cwd, self._env, self._capability = list(argv), cwd, dict(env), capability
-        self._torch, self._keep, self._steps = torch_location, keep, steps
+        self._torch, self._keep, self._steps, self._host = torch_location, keep, steps, host
 
     async def run(
         self,
@@ -61,8 +68,10 @@ class Rehearsal:
         argv: Optional[Sequence[str]] = None,
         extra: Optional[Mapping[str, str]] = None,
         progress: Progress = lambda session: None,
+        beside: bool = False,
     ) -> Trial:
         """Tries it on these virtual GPUs, with `argv` in the place of the usual one and `extra` in the environment.
+        Where the host's memory runs short, one that runs `beside` another is the first to be ended.
 
         Raises VirtualGpuError, LaunchFailed, PlanningError, OSError where it cannot be started. Cancelling it ends
         the program, and gives what was seen until then.
@@ -79,20 +88,34 @@ class Rehearsal:
                 ) as run,
                 tempfile.TemporaryFile() as output,
             ):
-                return await self._watched(run, output, reports / "report", progress)
+                return await self._watched(run, output, reports / "report", progress, beside)
         finally:
             shutil.rmtree(reports, ignore_errors=True)
 
-    async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress) -> Trial:
+    async def _watched(self, run: Throwaway, output: BinaryIO, prefix: Path, progress: Progress, beside: bool) -> Trial:
         with open(os.devnull, "rb") as null:
             streams = (null.fileno(), output.fileno(), output.fileno())
-            start = launch(run.command, run.environment, run.cwd, pty=False, stdio=streams)
+            start = launch(
+                run.command,
+                run.environment,
+                run.cwd,
+                pty=False,
+                stdio=streams,
+                keep_seconds=_KEPT_SECONDS,
+                grace_seconds=_GRACE_SECONDS,
+            )
         begun = time.monotonic_ns()
         watch = Watch(self._steps)
         monitor = Monitor(start.pid, supervised=True, collect=False)
-        reason = ""
+        reason, taken = "", None
+
+        def too_much() -> bool:
+            nonlocal taken
+            taken = self._host.taken_too_much(start.pid, first_to_go=beside)
+            return taken is not None
+
         try:
-            reason = await _until_enough(monitor, watch, Ranks(prefix), progress)
+            reason = await _until_enough(monitor, watch, Ranks(prefix), progress, too_much)
         except asyncio.CancelledError:
             reason = "interrupted"
         finally:
@@ -101,7 +124,9 @@ class Rehearsal:
                 await monitor.stop()
         duration, reports = time.monotonic_ns() - begun, read_reports(prefix)
         _remove_sockets({start.pid, *(report.pid for report in reports)})
-        return _trial(monitor.session, watch, reason, status, reports, duration, run, _tail(output))
+        trial = _trial(monitor.session, watch, reason, status, reports, duration, run, _tail(output))
+        parameters, kept = host_parameters(monitor.session)
+        return replace(trial, host=HostUse(self._host.available_bytes, parameters, kept, taken))
 
 
 def _remove_sockets(pids: set[int]) -> None:
@@ -113,7 +138,9 @@ def _remove_sockets(pids: set[int]) -> None:
                 (folder / paths.agent_socket_name(pid)).unlink()
 
 
-async def _until_enough(monitor: Monitor, watch: Watch, ranks: Ranks, progress: Progress) -> str:
+async def _until_enough(
+    monitor: Monitor, watch: Watch, ranks: Ranks, progress: Progress, too_much: Callable[[], bool]
+) -> str:
     """Why it was ended; empty where it came to its own end."""
     enough = asyncio.Event()
     found: list[str] = []
@@ -134,6 +161,8 @@ async def _until_enough(monitor: Monitor, watch: Watch, ranks: Ranks, progress: 
             await asyncio.wait(awaited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             ranks.look(time.monotonic_ns())
             progress(monitor.session)
+            if too_much():
+                return "host memory"
     finally:
         for task in (seen, end):
             task.cancel()
@@ -158,7 +187,7 @@ def _trial(
     ending: Ending
     if status is not None:
         reason = ""  # by then it had come to its own end
-    if reason in ("steps", "steady", "interrupted"):
+    if reason in ("steps", "steady", "interrupted", "host memory"):
         ending = reason  # type: ignore[assignment]  # one of these
     elif (
         (session.end is not None and session.end.exception in _OOM_NAMES)
@@ -208,6 +237,7 @@ def _device(session: Session, watch: Watch, reports: tuple[ProcessReport, ...], 
         composition=made_of,
         num_alloc_retries=watch.retries.get(name, 0),
         oom=out_of_memory(session, name),
+        activations=activations(session, name),
     )
 
 
@@ -230,7 +260,10 @@ def _error(session: Session) -> str:
 
 
 def _last_line(output: str) -> str:
-    return next((line.strip()[:300] for line in reversed(output.splitlines()) if line.strip()), "")
+    """The last that names an exception, but for a launcher's, which only says that a rank failed; else the last."""
+    said = [line.strip()[:300] for line in output.splitlines() if line.strip()]
+    named = [match[1] for match in map(_EXCEPTION.search, said) if match and "ChildFailedError" not in match[1]]
+    return (named or said or [""])[-1]
 
 
 def _ended_by_oom(session: Session) -> bool:

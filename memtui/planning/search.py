@@ -39,6 +39,11 @@ class Search:
         return min((each.value for each in self.tried if not each.fits), default=self.high + 1)
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether every value that was tried took the same memory, to the byte."""
+        return len(self.tried) > 1 and len({(each.fits, each.need_bytes) for each in self.tried}) == 1
+
+    @property
     def ended(self) -> bool:
         """Whether the answer is known: what fits is next to what does not, or is all of the range."""
         best = self.low - 1 if self.best is None else self.best
@@ -52,6 +57,8 @@ class Search:
         if len(self.tried) == 1:
             # Near enough to the first to fit, as a rule, and far enough to give a slope.
             return min(self.high, self.low + max(1, (self.high - self.low) // 8))
+        if len(self.tried) == 2 and self.changes_nothing:
+            return self.high  # what is not read fits with any value
         guess = self._along_a_line() if len(self.tried) < 2 + _GUESSES else None
         if guess is None:
             return (best + worst) // 2

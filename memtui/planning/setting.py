@@ -19,29 +19,30 @@ class Setting:
     low: int
     high: int
 
-    def applied(
-        self, words: Sequence[str], environment: Mapping[str, str], value: int
-    ) -> tuple[list[str], dict[str, str]]:
-        """The program's words and environment with this value.
 
-        A name in capitals is an environment variable; any other an argument, which is put in the place of the one
-        that is there: `--batch-size 8`, `--batch_size=8` or `batch_size=8`; without one it is added at the end.
-        """
-        if self.name.isupper():
-            return list(words), {**environment, self.name: str(value)}
-        result = list(words)
-        for place, word in enumerate(words):
-            option, equals, _ = word.partition("=")
-            if _plain(option) != _plain(self.name):
-                continue
-            if equals:
-                result[place] = f"{option}={value}"
-                return result, dict(environment)
-            if option.startswith("-") and place + 1 < len(words):
-                result[place + 1] = str(value)
-                return result, dict(environment)
-        dashes = "" if self.name.startswith("-") else "--"
-        return [*result, f"{dashes}{self.name}", str(value)], dict(environment)
+def with_value(
+    name: str, words: Sequence[str], environment: Mapping[str, str], value: str
+) -> tuple[list[str], dict[str, str]]:
+    """The program's words and environment with this value.
+
+    A name in capitals is an environment variable; any other an argument, which is put in the place of the one
+    that is there: `--batch-size 8`, `--batch_size=8` or `batch_size=8`; without one it is added at the end.
+    """
+    if name.isupper():
+        return list(words), {**environment, name: value}
+    result = list(words)
+    for place, word in enumerate(words):
+        option, equals, _ = word.partition("=")
+        if _plain(option) != _plain(name):
+            continue
+        if equals:
+            result[place] = f"{option}={value}"
+            return result, dict(environment)
+        if option.startswith("-") and place + 1 < len(words):
+            result[place + 1] = value
+            return result, dict(environment)
+    dashes = "" if name.startswith("-") else "--"
+    return [*result, f"{dashes}{name}", value], dict(environment)
 
 
 def parse_setting(text: str) -> Setting:

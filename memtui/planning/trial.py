@@ -8,7 +8,7 @@ from typing import Literal, Optional
 from memtui.session.steps import StepPeak
 from memtui.virtual_gpu.report_file import HostRead, Note
 
-Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted"]
+Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted", "host memory"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,23 @@ class Composition:
     allocated_bytes: int
     categories: dict[str, int]
     at_peak: bool
+
+
+@dataclass(frozen=True)
+class Activations:
+    """What one forward pass of a recorded step kept for its backward pass, and of how many tokens or samples.
+
+    `unit` is "token", `shape` that of the texts' numbers; or "sample", along the first dimension of the first input.
+    """
+
+    kept_bytes: int
+    unit: str
+    count: int
+    shape: str
+
+    @property
+    def bytes_each(self) -> int:
+        return round(self.kept_bytes / self.count)
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,21 @@ class DeviceTrial:
     composition: Optional[Composition]
     num_alloc_retries: int = 0
     oom: Optional[OutOfMemory] = None
+    activations: Optional[Activations] = None
+
+
+@dataclass(frozen=True)
+class HostUse:
+    """The host's memory in one run, in bytes, None where unknown.
+
+    `parameter_bytes` were built there; of more than `kept_bytes` the initial values were left out. `taken_bytes` is
+    what a run had taken that was ended for it.
+    """
+
+    available_bytes: Optional[int] = None
+    parameter_bytes: Optional[int] = None
+    kept_bytes: Optional[int] = None
+    taken_bytes: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +103,7 @@ class Trial:
     host_reads: tuple[HostRead, ...] = ()
     warnings: tuple[str, ...] = ()
     output: str = ""  # the end of what the program wrote
+    host: HostUse = HostUse()
 
     @property
     def fullest(self) -> Optional[DeviceTrial]:

@@ -9,7 +9,7 @@ from memtui.session.session import Session
 from memtui.session.steps import StepPeak, step_number
 from memtui.wire.frames import Event, RecordedStep
 
-from .trial import Composition, OutOfMemory
+from .trial import Activations, Composition, OutOfMemory
 
 #: A run is steady where this many steps in a row, the first two not counted, reached no new peak.
 _STEADY_STEPS, _FIRST_STEPS = 3, 2
@@ -90,6 +90,25 @@ def _recorded(step: RecordedStep) -> Composition:
     return Composition(
         step_number(step.step), timeline.phase(timeline.peak), timeline.totals[timeline.peak], categories, at_peak=True
     )
+
+
+def activations(session: Session, device: str) -> Optional[Activations]:
+    """Of a recorded step; None where it is not known how much is of how many tokens or samples."""
+    for step in session.recorded(device):
+        kept = StepTimeline(step).kept_for_backward
+        told = [event for event in session.events if event.name == "forward_input" and event.step <= step.step]
+        figures = told[-1].figures if told else {}
+        for unit in ("token", "sample"):
+            count = figures.get(f"{unit}s")
+            if kept and count:
+                return Activations(kept, unit, count, told[-1].text)
+    return None
+
+
+def host_parameters(session: Session) -> tuple[Optional[int], Optional[int]]:
+    """Bytes of parameters that were built on the host, and how many keep their values; None where all do."""
+    latest = next((event for event in reversed(session.events) if event.name == "host_parameters"), None)
+    return (None, None) if latest is None else (latest.figures["parameter_bytes"], latest.figures["limit_bytes"])
 
 
 def out_of_memory(session: Session, device: str) -> Optional[OutOfMemory]:

@@ -126,7 +126,8 @@ def _nearest(key: str) -> str:
     near = difflib.get_close_matches(key, by_key, n=_NAMES_IN_A_MESSAGE // 2, cutoff=0.65)
     if not near:
         return f"{_LIST_HINT}; or name a size such as 24GiB"
-    return f"the nearest are {_names([by_key[name] for name in near])}; {_LIST_HINT}; or name a size such as 24GiB"
+    verb = "is" if len(near) == 1 else "are"
+    return f"the nearest {verb} {_names([by_key[name] for name in near])}; {_LIST_HINT}; or name a size such as 24GiB"
 
 
 def _names(matches: Iterable[Card]) -> str:

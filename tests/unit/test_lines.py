@@ -40,6 +40,11 @@ def test_events_in_words() -> None:
     assert event_text(Event("discovery", 0, 1, "backward"), model) == found
     assert event_text(Event("agent_error", 0, 1, "", text="Oops:\x1b[2J gone")) == "Oops: gone"
     assert event_text(Event("something_new", 0, 1, "")) == "something new"
+    built = Event("host_parameters", 0, 0, "", None, {"parameter_bytes": 26 * GIB, "limit_bytes": GIB})
+    assert event_text(built) == "26.0 GiB of parameters built on the host, without initial values"
+    called = Event("forward_input", 0, 0, "forward", None, {"tokens": 1024}, "8 x 128")
+    assert event_text(called) == "the model is called with 8 x 128"
+    assert event_text(Event("forward_input", 0, 0, "forward")) == "the model is called with inputs that are not counted"
 
 
 def test_new_peaks_in_a_row_are_one_line() -> None:

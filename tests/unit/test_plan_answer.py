@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from memtui.planning.answer import Answer, as_json, verdict
-from memtui.planning.answer_text import answer_lines, comparison_lines, search_lines, shown
+from memtui.planning.answer_text import answer_lines, search_lines, shown
+from memtui.planning.comparison import Compared, comparison_lines
 from memtui.planning.search import Search, Tried
 from memtui.planning.trial import Composition, DeviceTrial, OutOfMemory, Trial
 from memtui.session.steps import StepPeak
@@ -103,11 +106,45 @@ def test_nothing_is_unknown_twice() -> None:
 
 
 def test_tables() -> None:
-    rows = comparison_lines([_answer(), _answer(_out_of_memory())], "train.py")
+    rows = comparison_lines([Compared({}, _answer()), Compared({}, _answer(_out_of_memory()))], "train.py")
     assert [row.split()[2] for row in rows[2:]] == ["yes", "no"]
     search = Search(1, 64, 24 * _GIB, [Tried(1, True, _GIB), Tried(9, True, 9 * _GIB), Tried(10, False, None)])
     assert search_lines(search, "batch", "NVIDIA X")[0] == "the largest batch that fits NVIDIA X is 9"
     assert "nothing smaller" in search_lines(Search(4, 8, _GIB, [Tried(4, False, None)]), "batch", "X")[0]
+
+
+def _larger(factor: int) -> Answer:
+    device = replace(_DEVICE, peak_allocated_bytes=factor * _GIB, peak_device_bytes=factor * _GIB)
+    return _answer(replace(_RUN, devices=(device,)))
+
+
+def test_settings_are_columns_and_those_without_effect_are_named() -> None:
+    rows = [Compared({"batch": str(batch), "amp": amp}, _larger(batch)) for batch in (8, 16) for amp in ("on", "off")]
+    lines = comparison_lines(rows, "train.py")
+    assert lines[1].split()[:3] == ["batch", "amp", "fits"]
+    assert [line.split()[:3] for line in lines[2:6]] == [[str(b), a, "yes"] for b in (8, 16) for a in ("on", "off")]
+    assert lines[6:] == ["amp changes nothing: does the program read it?"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_tables_keep_to_the_width(width: int) -> None:
+    failed = _answer(replace(_RUN, ended="failed", error="ValueError: " + "x " * 90))
+    rows = [Compared({"batch": "8"}, _answer()), Compared({"batch": "16"}, failed)]
+    lines = comparison_lines(rows, "train.py", width)
+    assert max(map(len, lines)) <= width
+    assert "to spare" in lines[1]
+    assert ("reserved" in lines[1]) == (width >= 60)
+    assert lines[4].startswith("batch=16: unknown: the program")
+
+
+def test_a_search_of_what_is_not_read_says_so() -> None:
+    search = Search(1, 64, 24 * _GIB, [Tried(1, True, _GIB), Tried(8, True, _GIB)])
+    assert search.next_value() == 64
+    search.tried.append(Tried(64, True, _GIB))
+    lines = search_lines(search, "batch", "NVIDIA X", 100)
+    assert search.ended
+    assert lines[0] == "batch changes nothing: all values take the same memory. Does the program read it?"
+    assert search_lines(Search(1, 1, _GIB, [Tried(1, True, 9)]), "batch", "X")[-1] == "1 run"
 
 
 def test_an_interrupted_run_that_saw_too_little_answers_nothing() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import pytest
 
 from memtui.cli import main, split_plan
+from memtui.planning.choices import applied, combinations, parse_choices
 from memtui.planning.errors import PlanningError
-from memtui.planning.setting import Setting, parse_setting
+from memtui.planning.rehearsal import _last_line
+from memtui.planning.setting import parse_setting, with_value
 
 
 @pytest.mark.parametrize(
@@ -18,6 +25,10 @@ from memtui.planning.setting import Setting, parse_setting
         ("plan --gpu 4090 train.py -- --gpu 0", "plan --gpu 4090", "train.py --gpu 0"),
         ("plan -m package.train --gpu 4090 --steps 3 x", "plan --gpu 4090 --steps 3", "-m package.train x"),
         ("plan --gpu 4090 -- torchrun --gpus 2 x.py", "plan --gpu 4090", "-- torchrun --gpus 2 x.py"),
+        ("plan --gpu 4090 train.py --steps 100", "plan --gpu 4090", "train.py --steps 100"),
+        ("plan train.py --steps 100 --gpu 4090", "plan", "train.py --steps 100 --gpu 4090"),
+        ("plan train.py --gpu 4090 --epochs 1 --steps 9", "plan --gpu 4090", "train.py --epochs 1 --steps 9"),
+        ("plan train.py --gpu 4090 --steps 5 -- --steps 9", "plan --gpu 4090 --steps 5", "train.py --steps 9"),
         ("plan --list", "plan --list", ""),
     ],
 )
@@ -37,11 +48,11 @@ def test_options_may_stand_before_and_behind_the_script(words: str, own: str, pr
     ],
 )
 def test_a_setting_takes_the_place_of_what_is_there(name: str, words: str, expected: str) -> None:
-    assert Setting(name, 1, 64).applied(words.split(), {}, 32) == (expected.split(), {})
+    assert with_value(name, words.split(), {}, "32") == (expected.split(), {})
 
 
 def test_a_name_in_capitals_is_a_variable() -> None:
-    assert parse_setting("BATCH=1..64").applied(["t.py"], {"A": "b"}, 3) == (["t.py"], {"A": "b", "BATCH": "3"})
+    assert with_value("BATCH", ["t.py"], {"A": "b"}, "3") == (["t.py"], {"A": "b", "BATCH": "3"})
 
 
 @pytest.mark.parametrize("text", ["batch", "batch=1", "batch=0..4", "batch=8..4", "1..4", "batch=1..x", "=1..4"])
@@ -55,7 +66,12 @@ def test_no_setting(text: str) -> None:
     [
         (["plan"], 2, "say for which GPU"),
         (["plan", "--gpu", "4090"], 2, "name a program"),
+        (["plan", __file__, "--steps", "9", "--gpu", "4090"], 2, "--gpu is among the program's own words here"),
         (["plan", "--gpu", "4090", "no_such_script.py"], 2, "no such script"),
+        (["plan", "--gpu", "4090", "--", "no-such-command"], 127, "cannot run no-such-command: No such file"),
+        (["plan", "--gpu", "4090", "--fit", "a=1..2", "--fit", "b=1..2", __file__], 2, "--fit searches one setting"),
+        (["plan", "--gpu", "4090", "--fit", "a=1..2", "--compare", "b=1,2", __file__], 2, "give one of them"),
+        (["plan", "--gpu", "4090", "--live", "--compare", "b=1,2", __file__], 2, "--live shows one run"),
         (["plan", "--gpu", "4099", __file__], 1, "there is no GPU '4099'"),
     ],
 )
@@ -69,6 +85,51 @@ def test_what_cannot_be_planned_is_one_line(
     assert told.err.count("\n") == 1
 
 
+def test_choices_are_all_combined() -> None:
+    choices = parse_choices(["batch-size=8,16", "AMP=on,off"])
+    assert combinations(choices)[1] == {"batch-size": "8", "AMP": "off"}
+    assert len(combinations(choices)) == 4
+    assert combinations([]) == [{}]
+    words, variables = applied(combinations(choices)[2], ["t.py", "--batch_size", "1"])
+    assert (words, variables) == (["t.py", "--batch_size", "16"], {"AMP": "on"})
+
+
+@pytest.mark.parametrize("texts", [["batch"], ["batch="], ["batch=1,,2"], ["=1,2"], ["batch=1", "batch=2"]])
+def test_no_choice(texts: list[str]) -> None:
+    with pytest.raises(PlanningError, match=r"names no values|compared twice"):
+        parse_choices(texts)
+
+
+def test_what_is_not_installed_is_one_line(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "psutil.py").write_text("raise ModuleNotFoundError(\"No module named 'psutil'\", name='psutil')\n")
+    path = os.pathsep.join([str(tmp_path), str(pathlib.Path(__file__).resolve().parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-m", "memtui", "plan", "--gpu", "4090", __file__],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "memtui: psutil is not installed: pip install psutil\n")
+
+
 def test_the_list_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--list"]) == 0
     assert "a100-80g" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("step 1\nTraceback (most recent call last):\nValueError: too few\n", "ValueError: too few"),
+        (
+            "[rank0]: ValueError: too few\nW1130 torch/distributed: killing\n"
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n****\n",
+            "ValueError: too few",
+        ),
+        ("an Error: of no line of its own, at its beginning\nbye\n", "bye"),
+        ("", ""),
+    ],
+)
+def test_of_a_failed_launcher_its_rank_s_exception_is_told(output: str, told: str) -> None:
+    assert _last_line(output) == told

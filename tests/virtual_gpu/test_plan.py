@@ -9,30 +9,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.support import programs
+from tests.support.planning import DOES_NOT_FIT, FITS, ROOT, TRAINING, UNKNOWN, environment, plan, write_script
 from tests.support.virtual_gpu import require_virtual_gpu, virtual_environment
 
 pytestmark = pytest.mark.virtual_gpu
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_EXAMPLE = _ROOT / "memtui" / "examples" / "mlp.py"
-_FITS, _DOES_NOT_FIT, _UNKNOWN = 0, 3, 4
-_TRAINING = """
-import os, pathlib, sys, torch
-batch = int(sys.argv[sys.argv.index("--batch") + 1]) if "--batch" in sys.argv else int(os.environ.get("BATCH", "64"))
-pathlib.Path("checkpoint.txt").write_text("kept")
-model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
-optimizer = torch.optim.Adam(model.parameters())
-for step in range(int(os.environ.get("STEPS", "8"))):
-    model(torch.randn(batch, 1024, device="cuda")).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
-"""
+_EXAMPLE = ROOT / "memtui" / "examples" / "mlp.py"
 #: Where what is written stays: in the folder of the sockets.
 _SLOW = """    import time; time.sleep(0.3 * (step > 1))
     if step == 4:
@@ -45,34 +31,9 @@ def _virtual_gpu() -> None:
     require_virtual_gpu()
 
 
-def _environment(tmp_path: pathlib.Path) -> dict[str, str]:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
-    return programs.plain_environment() | {"MEMTUI_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(_ROOT)}
-
-
-def _plan(tmp_path: pathlib.Path, *words: str, status: int, **variables: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "memtui", "plan", *words],
-        cwd=tmp_path,
-        env=_environment(tmp_path) | variables,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    return json.loads(done.stdout) if "--json" in words else done.stdout
-
-
-def _script(tmp_path: pathlib.Path, text: str = _TRAINING) -> str:
-    (tmp_path / "train.py").write_text(text)
-    return "train.py"
-
-
 def test_a_published_run_fits_and_nothing_of_it_is_kept(tmp_path: pathlib.Path) -> None:
     """The published peak of its first step is 504.4 MB; with a context that is given the answer is exact."""
-    answer = _plan(tmp_path, str(_EXAMPLE), "--gpu", "a6000", "--context", "300MiB", "--json", status=_FITS)
+    answer = plan(tmp_path, str(_EXAMPLE), "--gpu", "a6000", "--context", "300MiB", "--json", status=FITS)
     assert round(answer["step_peaks_bytes"][0] / 2**20, 1) == 504.4
     assert answer["peak_allocated_bytes"] == max(answer["step_peaks_bytes"])
     assert answer["fits"] is True
@@ -86,9 +47,9 @@ def test_a_published_run_fits_and_nothing_of_it_is_kept(tmp_path: pathlib.Path) 
 
 
 def test_its_peaks_are_those_that_the_program_counts(tmp_path: pathlib.Path) -> None:
-    script = _script(tmp_path)
+    program = write_script(tmp_path)
     alone = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, program],
         cwd=tmp_path,
         env=virtual_environment(memory="24GiB"),
         capture_output=True,
@@ -97,7 +58,7 @@ def test_its_peaks_are_those_that_the_program_counts(tmp_path: pathlib.Path) -> 
     )
     allocated, reserved = map(int, alone.stdout.split()[1:])
     (tmp_path / "checkpoint.txt").unlink()
-    answer = _plan(tmp_path, "--gpu", "24GiB", "--steps", "8", "--json", script, status=_FITS, STEPS="200")
+    answer = plan(tmp_path, "--gpu", "24GiB", "--steps", "8", "--json", program, status=FITS, STEPS="200")
     assert (answer["peak_allocated_bytes"], answer["peak_reserved_bytes"]) == (allocated, reserved)
     assert not (tmp_path / "checkpoint.txt").exists()
     assert answer["confidence"] == "close"  # nobody knows the context of such a card
@@ -106,22 +67,22 @@ def test_its_peaks_are_those_that_the_program_counts(tmp_path: pathlib.Path) -> 
 
 
 def test_what_does_not_fit_is_short_by_what_a_larger_card_would_have(tmp_path: pathlib.Path) -> None:
-    text = _plan(tmp_path, "--gpu", "2GiB", _script(tmp_path), "--batch", "120000", status=_DOES_NOT_FIT)
+    text = plan(tmp_path, "--gpu", "2GiB", write_script(tmp_path), "--batch", "120000", status=DOES_NOT_FIT)
     assert "does not fit 2GiB of memory: short by 4." in text
     assert "GiB in forward of step 1" in text
-    answer = _plan(tmp_path, "--gpu", "2GiB", "--json", "train.py", "--batch", "120000", status=_DOES_NOT_FIT)
+    answer = plan(tmp_path, "--gpu", "2GiB", "--json", "train.py", "--batch", "120000", status=DOES_NOT_FIT)
     assert answer["spare_bytes"] == (2 << 30) - answer["peak_device_bytes"] < 0
     assert answer["out_of_memory"]["phase"] == "forward"
 
 
 def test_the_largest_value_that_fits(tmp_path: pathlib.Path) -> None:
     """Really running it and the next one says the same."""
-    script = _script(tmp_path, _TRAINING.replace('"64"))', '"64")) * 2048'))
-    found = _plan(tmp_path, "--gpu", "2GiB", "--fit", "BATCH=1..40", "--json", script, status=_FITS, STEPS="3")
+    program = write_script(tmp_path, TRAINING.replace('"64"))', '"64")) * 2048'))
+    found = plan(tmp_path, "--gpu", "2GiB", "--fit", "BATCH=1..40", "--json", program, status=FITS, STEPS="3")
     assert len(found["runs"]) <= 8
     for value, status in ((found["largest"], 0), (found["largest"] + 1, 1)):
-        environment = virtual_environment(memory="2GiB") | {"BATCH": str(value), "STEPS": "3"}
-        done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        variables = virtual_environment(memory="2GiB") | {"BATCH": str(value), "STEPS": "3"}
+        done = subprocess.run([sys.executable, program], cwd=tmp_path, env=variables, capture_output=True, check=False)
         assert done.returncode == status
 
 
@@ -137,20 +98,22 @@ def test_the_largest_value_that_fits(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_what_cannot_be_answered(tmp_path: pathlib.Path, text: str, said: str) -> None:
-    answer = _plan(tmp_path, _script(tmp_path, text), "--gpu", "4090", status=_UNKNOWN)
+    answer = plan(tmp_path, write_script(tmp_path, text), "--gpu", "4090", status=UNKNOWN)
     assert said in " ".join(answer.split())
 
 
 def test_values_that_size_a_tensor_limit_the_answer(tmp_path: pathlib.Path) -> None:
-    selected = _TRAINING.replace("for step", "rows = torch.rand(64, device='cuda').nonzero()\nfor step")
-    answer = _plan(tmp_path, _script(tmp_path, selected), "--gpu", "24GiB", "--context", "1MiB", "--json", status=_FITS)
+    selected = TRAINING.replace("for step", "rows = torch.rand(64, device='cuda').nonzero()\nfor step")
+    answer = plan(
+        tmp_path, write_script(tmp_path, selected), "--gpu", "24GiB", "--context", "1MiB", "--json", status=FITS
+    )
     assert answer["confidence"] == "estimate"
     line = selected.splitlines().index("rows = torch.rand(64, device='cuda').nonzero()") + 1
     assert f"train.py:{line} sizes a tensor by values (nonzero)" in answer["reasons"][0]["text"]
 
 
 def test_several_gpus_are_a_table(tmp_path: pathlib.Path) -> None:
-    text = _plan(tmp_path, _script(tmp_path), "--gpu", "2GiB,24GiB", "--batch", "120000", status=_DOES_NOT_FIT)
+    text = plan(tmp_path, write_script(tmp_path), "--gpu", "2GiB,24GiB", "--batch", "120000", status=DOES_NOT_FIT)
     rows = [line.split() for line in text.splitlines()[2:]]
     assert [row[3] for row in rows] == ["no", "yes"]
 
@@ -158,11 +121,11 @@ def test_several_gpus_are_a_table(tmp_path: pathlib.Path) -> None:
 @pytest.fixture
 def endless(tmp_path: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
     """A plan without end, whose runs have reached their fifth step."""
-    script = _script(tmp_path, _TRAINING.replace("    optimizer.step()", _SLOW))
+    program = write_script(tmp_path, TRAINING.replace("    optimizer.step()", _SLOW))
     process = subprocess.Popen(
-        [sys.executable, "-m", "memtui", "plan", "--gpu", "24GiB", "--json", "--steps", "90000", script],
+        [sys.executable, "-m", "memtui", "plan", "--gpu", "24GiB", "--json", "--steps", "90000", program],
         cwd=tmp_path,
-        env=_environment(tmp_path) | {"STEPS": "100000"},
+        env=environment(tmp_path) | {"STEPS": "100000"},
         stdout=subprocess.PIPE,
     )
     try:
@@ -201,5 +164,5 @@ def _runs_in(pid: str, folder: pathlib.Path) -> bool:
 def test_a_program_that_catches_the_error_and_ends_does_not_fit(tmp_path: pathlib.Path) -> None:
     large = "torch.empty(3 << 30, dtype=torch.uint8, device='cuda')"
     caught = f"import torch\ntry:\n    {large}\nexcept torch.OutOfMemoryError:\n    print('too large')\n"
-    answer = _plan(tmp_path, _script(tmp_path, caught), "--gpu", "2GiB", "--json", status=_DOES_NOT_FIT)
+    answer = plan(tmp_path, write_script(tmp_path, caught), "--gpu", "2GiB", "--json", status=DOES_NOT_FIT)
     assert answer["fits"] is False
