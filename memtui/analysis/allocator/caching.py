@@ -328,15 +328,15 @@ class CachingAllocator:
         limit = self.settings.max_split_bytes
         if limit is None:
             return False
-        wanted = max(size, limit)
-        place = bisect_left(home.blocks, (wanted,))  # type: ignore[arg-type]
-        if place < len(home.blocks):
-            self._give_back(home.blocks[place][3])
+        wanted, released = max(size, limit), 0
+        native = [block for _, _, _, block in home.blocks if not block.segment.expandable]
+        enough = next((block for block in native if block.size_bytes >= wanted), None)
+        if enough is not None:
+            self._give_back(enough)
             return True
-        released = 0
-        while home.blocks and released < wanted and home.blocks[-1][0] >= limit:
-            released += home.blocks[-1][0]
-            self._give_back(home.blocks[-1][3])
+        while native and released < wanted and native[-1].size_bytes >= limit:
+            released += native[-1].size_bytes
+            self._give_back(native.pop())
         return released >= wanted
 
     def _collect_garbage(self) -> None:

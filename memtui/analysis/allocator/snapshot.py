@@ -55,20 +55,23 @@ def stretches_from(segments: Iterable[Mapping[str, Any]]) -> list[Stretch]:
 
 def stretches(allocator: CachingAllocator) -> list[Stretch]:
     """What torch's memory_snapshot would tell, in the order of addresses."""
-    found = []
-    for address in sorted(allocator.segments):
-        segment = allocator.segments[address]
-        block, run = segment.first, []
-        while block is not None:
-            if block.state != UNMAPPED:
-                run.append(block)
-            elif run:
-                found.append(_stretch(run))
-                run = []
-            block = block.next
-        if run:
+    return [
+        stretch for address in sorted(allocator.segments) for stretch in stretches_of(allocator.segments[address])
+    ]
+
+
+def stretches_of(segment: Segment) -> list[Stretch]:
+    """The parts of one segment that have memory."""
+    found, run = [], []
+    block = segment.first
+    while block is not None:
+        if block.state != UNMAPPED:
+            run.append(block)
+        elif run:
             found.append(_stretch(run))
-    return found
+            run = []
+        block = block.next
+    return [*found, _stretch(run)] if run else found
 
 
 def _stretch(run: list[Block]) -> Stretch:
