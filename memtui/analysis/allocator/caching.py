@@ -69,7 +69,7 @@ class CachingAllocator:
         self._collects = allowed_bytes is not None and settings.garbage_collection_threshold > 0
         self._max_split_bytes = settings.max_split_bytes or _UNLIMITED
         self._rounded = settings.rounded if settings.roundup_power2_divisions else None
-        # Where none of the rarer rules can apply, the first block that is large enough is the one.
+        #: Whether the first block that is large enough is the one to take.
         self._plain = not (self._collects or settings.max_split_bytes or settings.expandable_segments)
 
     # -- what a program does -----------------------------------------------------------
@@ -89,25 +89,50 @@ class CachingAllocator:
             size = (asked_bytes + 511) & -512 or UNIT_BYTES
         pool = self._pool(size, pool_id)
         home = pool.streams.get(stream) or pool.of(stream)
-        block = self._cached(home, size) or self._grown(home, size, asked_bytes)
+        if self._plain:  # as in _cached, without the rarer rules: most of what a program does
+            blocks = home.blocks
+            place = bisect_left(blocks, (size,))
+            block = blocks.pop(place)[3] if place < len(blocks) else self._grown(home, size, asked_bytes)
+        else:
+            block = self._cached(home, size) or self._grown(home, size, asked_bytes)
         rest = block.size_bytes - size
         if rest and self._splits(pool.small, size, rest):
             block = self._split(block, size)
         block.state, block.asked_bytes = LIVE, asked_bytes
-        self.allocated_bytes += block.size_bytes
-        self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
+        allocated = self.allocated_bytes = self.allocated_bytes + block.size_bytes
+        if allocated > self.peak_allocated_bytes:  # noqa: PLR1730 - max() would be a third of the time of all this
+            self.peak_allocated_bytes = allocated
         return block
 
     def free(self, block: Block) -> None:
         """Torch's free: at once, or once the other streams that use it are done; raises ValueError if it is not live."""
+        self.request_free(block)
+        if block.streams:
+            self._pending.append(block)
+        else:
+            self.complete_free(block)
+
+    def request_free(self, block: Block) -> None:
+        """The program has freed a block that another stream still uses: free_requested."""
         if block.state != LIVE:
             raise ValueError("the block is not allocated")
         self.allocated_bytes -= block.size_bytes
-        if block.streams:
-            block.state = PENDING
-            self._pending.append(block)
-        else:
-            self._cache(block)
+        block.state = PENDING
+
+    def complete_free(self, block: Block) -> None:
+        """It is free, and becomes one with free neighbours: free_completed, by free_block and try_merge_blocks."""
+        home, age = block.home, block.segment.age
+        blocks = home.blocks
+        previous, following = block.previous, block.next
+        if previous is not None and previous.state == FREE:
+            del blocks[bisect_left(blocks, (previous.size_bytes, age, previous.address))]
+            block.swallow_previous()
+        if following is not None and following.state == FREE:
+            del blocks[bisect_left(blocks, (following.size_bytes, age, following.address))]
+            block.swallow_next()
+        block.state = FREE
+        block.since = home.pool.requests
+        insort(blocks, (block.size_bytes, age, block.address, block))
 
     def record_stream(self, block: Block, stream: int) -> None:
         """Another stream uses a block, as Tensor.record_stream tells: it is not given out again before that is done."""
@@ -119,7 +144,7 @@ class CachingAllocator:
         pending, self._pending = self._pending, []
         for block in pending:
             block.streams = None
-            self._cache(block)
+            self.complete_free(block)
 
     def empty_cache(self) -> None:
         """Torch's empty_cache: every segment that is free as a whole goes back, and every free page."""
@@ -171,24 +196,17 @@ class CachingAllocator:
         return private.small if size <= SMALL_BYTES else private.large
 
     def _cached(self, home: FreeBlocks, size: int) -> Optional[Block]:
-        """The smallest free block that is large enough, of equal ones that at the lowest address: get_free_block."""
-        blocks = home.blocks
-        place = bisect_left(blocks, (size,))  # type: ignore[arg-type]  # a shorter tuple is before all that begin so
-        if not self._plain:
-            return self._chosen(home, size, place)
-        return blocks.pop(place)[3] if place < len(blocks) else None
-
-    def _chosen(self, home: FreeBlocks, size: int, place: int) -> Optional[Block]:
         if self._collects:
             home.pool.requests += 1
-        block = self.fitting(home, size, place)
+        block = self.fitting(home, size)
         if block is not None:
             home.take(block)
         return block
 
-    def fitting(self, home: FreeBlocks, size: int, place: int) -> Optional[Block]:
-        """The free block that would be taken, the first that is large enough being at `place`."""
+    def fitting(self, home: FreeBlocks, size: int) -> Optional[Block]:
+        """The free block that would be taken, mostly the smallest that is large enough: get_free_block."""
         blocks = home.blocks
+        place = bisect_left(blocks, (size,))  # a shorter tuple is before all that begin as it does
         if place == len(blocks):
             return None
         if self.settings.expandable_segments:
@@ -213,35 +231,19 @@ class CachingAllocator:
 
     @staticmethod
     def _split(rest: Block, size: int) -> Block:
-        home = rest.home
-        block = Block(home, rest.segment, rest.address, size)
-        previous = rest.previous
-        block.previous, block.next = previous, rest
-        if previous is not None:
-            previous.next = block
+        home, segment, address, previous = rest.home, rest.segment, rest.address, rest.previous
+        block = Block(home, segment, address, size)
+        block.next = rest
+        if previous is None:
+            segment.first = block
         else:
-            block.segment.first = block
+            previous.next, block.previous = block, previous
         rest.previous = block
-        rest.address += size
-        rest.size_bytes -= size
+        rest.address = address = address + size
+        rest.size_bytes = left = rest.size_bytes - size
         rest.since = home.pool.requests
-        insort(home.blocks, (rest.size_bytes, rest.segment.age, rest.address, rest))
+        insort(home.blocks, (left, segment.age, address, rest))
         return block
-
-    def _cache(self, block: Block) -> None:
-        """It is free, and becomes one with free neighbours: free_block and try_merge_blocks."""
-        home = block.home
-        blocks = home.blocks
-        previous, following = block.previous, block.next
-        if previous is not None and previous.state == FREE:
-            del blocks[bisect_left(blocks, (previous.size_bytes, previous.segment.age, previous.address))]
-            block.swallow_previous()
-        if following is not None and following.state == FREE:
-            del blocks[bisect_left(blocks, (following.size_bytes, following.segment.age, following.address))]
-            block.swallow_next()
-        block.state = FREE
-        block.since = home.pool.requests
-        insort(blocks, (block.size_bytes, block.segment.age, block.address, block))
 
     # -- memory of the device ---------------------------------------------------------------
 

@@ -95,6 +95,8 @@ def restored(
 ) -> tuple[CachingAllocator, dict[int, Block]]:
     """An allocator that holds what a snapshot tells, its peaks being what it holds, and its live blocks by address.
 
+    `found` are the segments from the oldest to the newest.
+
     A snapshot does not tell to which range of addresses an expandable segment belongs, nor where that ends: those of
     one pool and stream are taken to be parts of one range, the first at its beginning, that has room enough.
     """
@@ -103,7 +105,9 @@ def restored(
     )
     live: dict[int, Block] = {}
     ranges: dict[FreeBlocks, tuple[Segment, Block]] = {}
-    for stretch in sorted(found):
+    found = list(found)
+    native = [stretch for stretch in found if not stretch.expandable]
+    for stretch in (*native, *sorted(stretch for stretch in found if stretch.expandable)):
         home = allocator.home(stretch.stream, small=stretch.small, pool_id=stretch.pool_id)
         if stretch.expandable and home in ranges:
             segment, last = ranges[home]

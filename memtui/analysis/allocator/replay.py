@@ -1,0 +1,251 @@
+"""A recorded step done again and again by the simulated allocator, until nothing changes any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+from memtui.wire.frames import RecordedStep
+
+from .blocks import LIVE, UNMAPPED, Block
+from .caching import CachingAllocator, OutOfMemory
+from .course import ALLOCATE, COMPLETE, EMPTY, FREE_NOW, Addition, Course
+from .settings import Settings, settings_from
+from .snapshot import restored
+
+#: Acts after which whoever has something else to do can do it: some 10 ms.
+_BATCH = 2048
+_ADDRESS_UNIT = 2 << 20
+
+
+@dataclass(frozen=True)
+class ReplayedStep:
+    """One step's figures; peaks are of this step alone, the rest is as it ended."""
+
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    num_alloc_retries: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A request that could not be satisfied: in the `step`-th step that was done again, the first being 1."""
+
+    step: int
+    event: int  # how many of its acts were done
+    asked_bytes: int
+    free_bytes: int  # free in the allocator's segments then: too scattered to be of use
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of it. `settled`: a step ended as one before it had, block by block, so that it goes on like that."""
+
+    start_allocated_bytes: int
+    start_reserved_bytes: int
+    steps: tuple[ReplayedStep, ...]
+    settled: bool
+    compared: int  # allocations of the recorded step
+    same_place: int  # of these, those that were given the address that torch gave them
+    failure: Optional[Failure] = None
+
+    @property
+    def peak_allocated_bytes(self) -> int:
+        """The highest of all steps."""
+        return max((step.peak_allocated_bytes for step in self.steps), default=self.start_allocated_bytes)
+
+    @property
+    def peak_reserved_bytes(self) -> int:
+        """The highest of all steps."""
+        return max((step.peak_reserved_bytes for step in self.steps), default=self.start_reserved_bytes)
+
+    @property
+    def growth_bytes(self) -> int:
+        """By how much more each step leaves behind: of the last two."""
+        last = self.steps[-2:]
+        return last[1].allocated_bytes - last[0].allocated_bytes if len(last) > 1 else 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the recorded step was followed to the last address."""
+        return self.same_place == self.compared
+
+
+class StepReplay:
+    """Does a recorded step again; `run` is a generator, so that nobody has to wait for all of it.
+
+    From the memory that the step began with, or `from_empty`: then what was there is allocated first, in the order of
+    its addresses, but for the `absent` blocks, by their numbers in the step. `settings` other than the recorded ones answer what these would do. Raises ValueError where the step
+    says nothing of its memory.
+    """
+
+    def __init__(
+        self,
+        recorded: RecordedStep,
+        additions: Iterable[Addition] = (),
+        *,
+        settings: Optional[Settings] = None,
+        capacity_bytes: Optional[int] = None,
+        total_bytes: Optional[int] = None,
+        from_empty: bool = False,
+        absent: Iterable[int] = (),
+        oldest_first: bool = True,
+    ) -> None:
+        if recorded.heap is None:
+            raise ValueError("the step was recorded without the allocator's memory")
+        self._course = Course(recorded, recorded.heap, additions)
+        self._settings = settings if settings is not None else settings_from(recorded.heap.settings)
+        self._capacity_bytes, self._total_bytes = capacity_bytes, total_bytes
+        self._place, self._highest = -1, recorded.heap.base_address
+        self._held: dict[int, Block] = {}
+        self.allocator = self._emptied(frozenset(absent)) if from_empty else self._recorded_memory(oldest_first=oldest_first)
+        self._start = self.allocator.allocated_bytes, self.allocator.reserved_bytes
+        self._steps: list[ReplayedStep] = []
+        self._same_place = self._compared = 0
+        self._settled = False
+        self._failure: Optional[Failure] = None
+
+    def run(self, steps: int = 20) -> Iterator[None]:
+        """At most so many steps; gives way every some 10 ms. `result` has what came of it so far."""
+        seen = {self._fingerprint()}
+        for number in range(steps):
+            yield from self._step(number + 1)
+            if self._failure is not None:
+                return
+            now = self._fingerprint()
+            if now in seen and number:
+                self._settled = True
+                return
+            seen.add(now)
+
+    @property
+    def result(self) -> Replayed:
+        """What came of it."""
+        return Replayed(
+            *self._start,
+            steps=tuple(self._steps),
+            settled=self._settled,
+            compared=self._compared,
+            same_place=self._same_place,
+            failure=self._failure,
+        )
+
+    # -- the beginning ------------------------------------------------------------------
+
+    def _recorded_memory(self, *, oldest_first: bool) -> CachingAllocator:
+        found = self._course.stretches()
+        allocator, live = restored(
+            found if oldest_first else found[::-1],
+            self._settings,
+            capacity_bytes=self._capacity_bytes,
+            total_bytes=self._total_bytes,
+            place=self._new_place,
+        )
+        self._highest = max((stretch.address + stretch.size_bytes for stretch in found), default=self._highest)
+        for address, number in self._course.before.items():
+            block = live.get(address)
+            if block is not None and block.state == LIVE:
+                self._held[number] = block
+        return allocator
+
+    def _emptied(self, absent: frozenset[int]) -> CachingAllocator:
+        allocator = CachingAllocator(
+            self._settings, capacity_bytes=self._capacity_bytes, total_bytes=self._total_bytes, place=self._new_place
+        )
+        for _, number in sorted(self._course.before.items()):
+            asked = self._course.asked_bytes(number)
+            if asked > 0 and number not in absent:
+                self._held[number] = allocator.allocate(asked, self._course.stream(number))
+        allocator.reset_peaks()
+        return allocator
+
+    def _new_place(self, size_bytes: int) -> int:
+        """In the first step where the recorded one had its new segments, later above all."""
+        place, self._place = self._place, -1
+        if place < 0 or place in self.allocator.segments:
+            place = -(-self._highest // _ADDRESS_UNIT) * _ADDRESS_UNIT
+        self._highest = max(self._highest, place + size_bytes)
+        return place
+
+    # -- a step ---------------------------------------------------------------------------
+
+    def _step(self, number: int) -> Iterator[None]:
+        allocator, held, course = self.allocator, self._held, self._course
+        retries = allocator.num_alloc_retries
+        allocator.reset_peaks()
+        free, allocate = allocator.free, allocator.allocate
+        first = number == 1
+        done = 0
+        for kind, name, asked_bytes, stream, place, once in course.acts:
+            done += 1
+            if kind == FREE_NOW:
+                block = held.pop(name, None)
+                if block is not None:
+                    free(block)
+            elif kind != ALLOCATE:
+                self._other(kind, name)
+            elif not (once and name in held):
+                self._place = place if first else -1
+                try:
+                    block = held[name] = allocate(asked_bytes, stream)
+                except OutOfMemory:
+                    left = allocator.reserved_bytes - allocator.allocated_bytes
+                    self._failure = Failure(number, done, asked_bytes, left)
+                    return
+                if first and place >= 0:
+                    self._compared += 1
+                    self._same_place += block.address == place
+            if not done % _BATCH:
+                yield
+        for new, old in course.inherited.items():
+            block = held.pop(new, None)
+            if block is not None:
+                held[old] = block
+        self._steps.append(
+            ReplayedStep(
+                allocator.peak_allocated_bytes,
+                allocator.peak_reserved_bytes,
+                allocator.allocated_bytes,
+                allocator.reserved_bytes,
+                allocator.num_alloc_retries - retries,
+            )
+        )
+        yield
+
+    def _other(self, kind: int, name: int) -> None:
+        if kind == EMPTY:
+            self.allocator.empty_cache()
+            return
+        block = self._held.get(name)
+        if block is None:
+            return
+        if kind == COMPLETE:
+            del self._held[name]
+            self.allocator.complete_free(block)
+        else:
+            self.allocator.request_free(block)
+
+    def _fingerprint(self) -> int:
+        """Of every block: where it is and what."""
+        return hash(tuple((block.address, block.state) for block in self.allocator.blocks() if block.state != UNMAPPED))
+
+
+def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 20) -> Replayed:
+    """All at once, from the memory that the step began with.
+
+    Which of the segments is the older is not told. Mostly a device gives out rising addresses; where falling ones
+    explain more of the recorded addresses, these.
+    """
+    additions = tuple(additions)
+    results = []
+    for oldest_first in (True, False):
+        replay = StepReplay(recorded, additions, oldest_first=oldest_first)
+        for _ in replay.run(steps):
+            pass
+        results.append(replay.result)
+        if replay.result.exact:
+            break
+    return max(results, key=lambda result: result.same_place)
