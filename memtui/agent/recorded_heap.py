@@ -39,7 +39,7 @@ class Course:
 
     def other(self, action: str, address: int, event: int) -> None:
         """Anything else of the history, before the event of this number."""
-        if action == "segment_free" or action == "segment_unmap":
+        if action in {"segment_free", "segment_unmap"}:
             if not self._emptied or self._emptied[-1] != event:
                 self._emptied.append(event)
         elif action == "free_completed":

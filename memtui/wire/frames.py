@@ -232,7 +232,9 @@ class RecordedHeap:
     places: tuple[int, ...] = ()
     asked_bytes: tuple[int, ...] = ()
     streams: tuple[int, ...] = ()
-    late: tuple[tuple[int, ...], ...] = ()  # (block, event before which another stream was done with it), if not at once
+    late: tuple[
+        tuple[int, ...], ...
+    ] = ()  # (block, event before which another stream was done with it), if not at once
     emptied: tuple[int, ...] = ()  # events before which segments went back to the device
     settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
 

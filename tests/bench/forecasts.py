@@ -13,9 +13,10 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple, Optional
 
-from memtui.analysis.allocator.course import Addition
+from memtui.analysis.allocator.course import Addition, Course
 from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
 from memtui.sources.log_reader import LogReader
 from memtui.wire.frames import RecordedStep
@@ -81,7 +82,9 @@ def _kinds() -> list[str]:
     with surroundings.runtime_folder() as runtime:
         environment = surroundings.with_virtual_gpu(runtime, agent=False)
         words = "from tests.bench.programs.forecasts.loops import KINDS; print('\\n'.join(KINDS))"
-        done = subprocess.run([sys.executable, "-c", words], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", words], env=environment, capture_output=True, text=True, check=True
+        )
     return done.stdout.splitlines()
 
 
@@ -109,7 +112,7 @@ def forecast(log: pathlib.Path, peaks: list[Peaks]) -> Optional[Forecast]:
         before = reader.session_at(recorded.time_ns).device_frame("cuda:0")
     finally:
         reader.close()
-    found = replayed(recorded, steps=_STEPS)
+    found = replayed(recorded, steps=len(peaks) - recorded.step)
     so_far = Peaks(before.allocated_peak_bytes or 0, before.reserved_peak_bytes or 0) if before else Peaks(0, 0)
     fresh = from_nothing(recorded)
     return Forecast(
@@ -134,8 +137,9 @@ def from_nothing(recorded: RecordedStep) -> Replayed:
     begins = next((mark.event for mark in recorded.marks if mark.phase == "optimizer"), len(recorded.event_us))
     asked = recorded.heap.asked_bytes if recorded.heap is not None else ()
     additions = [Addition(begins, asked[number] or recorded.blocks[number][2]) for number in state]
-    replay = StepReplay(recorded, additions, from_empty=True, absent=state)
-    for _ in replay.run(_STEPS):
+    course = Course(recorded, additions)
+    replay = StepReplay(course, from_empty=True, absent=state)
+    for _ in chain(course.prepare(), replay.run(_STEPS)):
         pass
     return replay.result
 

@@ -3,7 +3,8 @@
     allocating.py < OPERATIONS
 
 A line of JSON each. Operations: ["allocate", NAME, BYTES, STREAM], ["free", NAME], ["record_stream", NAME, STREAM],
-["empty_cache"], ["reset_peaks"], ["fraction", SHARE]. Streams are numbers, 0 is the default one. Knows nothing of memtui.
+["empty_cache"], ["reset_peaks"], ["fraction", SHARE]. Streams are numbers, 0 is the default one. Knows nothing of
+memtui.
 """
 
 from __future__ import annotations
@@ -55,16 +56,13 @@ def told():
         "num_alloc_retries": stats["num_alloc_retries"],
         "num_ooms": stats["num_ooms"],
         "segments": [
-            [
-                segment["address"],
-                segment["segment_type"] == "small",
-                numbers[segment["stream"]],
-                segment["is_expandable"],
-                [
-                    [block["size"], block["state"], 0 if block["state"] == "inactive" else block["requested_size"]]
-                    for block in segment["blocks"]
+            {
+                **{name: segment[name] for name in ("address", "segment_type", "is_expandable", "segment_pool_id")},
+                "stream": numbers[segment["stream"]],
+                "blocks": [
+                    {name: block[name] for name in ("size", "state", "requested_size")} for block in segment["blocks"]
                 ],
-            ]
+            }
             for segment in torch.cuda.memory_snapshot()
         ],
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
 
-from memtui.analysis.allocator.replay import StepReplay, replayed
+from memtui.analysis.allocator.course import Course
+from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
 from memtui.analysis.allocator.settings import Settings
+from memtui.wire.frames import RecordedStep
 from tests.virtual_gpu.test_recorded_step import Watched
 
 pytestmark = pytest.mark.virtual_gpu
@@ -43,29 +46,31 @@ def test_every_address_and_what_is_left(tmp_path: pathlib.Path, kind: str, setti
         assert found.peak_allocated_bytes == watched.steps[-1]["peak"]
 
 
+def from_empty(step: RecordedStep, **options: Any) -> Replayed:
+    """What comes of the step in a new process."""
+    course = Course(step)
+    list(course.prepare())
+    replay = StepReplay(course, from_empty=True, **options)
+    list(replay.run())
+    return replay.result
+
+
 def test_from_nothing_with_other_settings(tmp_path: pathlib.Path) -> None:
     """The same tensors are live, whatever the segments; expandable ones leave less of them unused."""
     (step,) = Watched(tmp_path, "accumulated").recorded
-    usual, expandable = (
-        StepReplay(step, from_empty=True, settings=settings)
-        for settings in (Settings(), Settings(expandable_segments=True))
-    )
-    for replay in (usual, expandable):
-        list(replay.run())
-        assert replay.result.settled
-    assert usual.result.start_allocated_bytes == step.before_bytes
-    assert expandable.result.peak_allocated_bytes <= usual.result.peak_allocated_bytes
-    assert expandable.result.peak_reserved_bytes <= usual.result.peak_reserved_bytes
+    usual, expandable = (from_empty(step, settings=each) for each in (Settings(), Settings(expandable_segments=True)))
+    assert usual.settled
+    assert expandable.settled
+    assert usual.start_allocated_bytes >= step.before_bytes - step.before_bytes // 50  # what is not split is not again
+    assert expandable.peak_allocated_bytes <= usual.peak_allocated_bytes
+    assert expandable.peak_reserved_bytes <= usual.peak_reserved_bytes
 
 
 def test_a_step_that_will_not_fit(tmp_path: pathlib.Path) -> None:
-    """With less memory than the step needs the request that fails is told, and that much less is too little."""
+    """With less memory than the step needs the request that fails is told; with more none does."""
     (step,) = Watched(tmp_path, "accumulated").recorded
     needed = replayed(step).peak_reserved_bytes
-    short = StepReplay(step, from_empty=True, capacity_bytes=needed - needed // 4)
-    list(short.run())
-    assert short.result.failure is not None
-    assert short.result.failure.asked_bytes > 0
-    enough = StepReplay(step, from_empty=True, capacity_bytes=needed * 2)
-    list(enough.run())
-    assert enough.result.failure is None
+    failure = from_empty(step, capacity_bytes=needed - needed // 4).failure
+    assert failure is not None
+    assert failure.asked_bytes > 0
+    assert from_empty(step, capacity_bytes=needed * 2).failure is None

@@ -74,19 +74,14 @@ class CachingAllocator:
 
     # -- what a program does -----------------------------------------------------------
 
-    def allocate(
-        self, asked_bytes: int, stream: int = DEFAULT_STREAM, pool_id: tuple[int, int] = NO_POOL
-    ) -> Block:
-        """Torch's malloc: a block for `asked_bytes`, at least one; raises OutOfMemory, and what was cached is gone then.
+    def allocate(self, asked_bytes: int, stream: int = DEFAULT_STREAM, pool_id: tuple[int, int] = NO_POOL) -> Block:
+        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone then.
 
         Within a `pool_id` nothing is given back for it, as during a capture.
         """
         if self._pending:
             self.finish_events()
-        if self._rounded is not None:
-            size = self._rounded(asked_bytes)
-        else:
-            size = (asked_bytes + 511) & -512 or UNIT_BYTES
+        size = ((asked_bytes + 511) & -512 or UNIT_BYTES) if self._rounded is None else self._rounded(asked_bytes)
         pool = self._pool(size, pool_id)
         home = pool.streams.get(stream) or pool.of(stream)
         if self._plain:  # as in _cached, without the rarer rules: most of what a program does
@@ -105,7 +100,7 @@ class CachingAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Torch's free: at once, or once the other streams that use it are done; raises ValueError if it is not live."""
+        """Torch's free: at once, or once other streams that use it are done; raises ValueError if it is not live."""
         self.request_free(block)
         if block.streams:
             self._pending.append(block)

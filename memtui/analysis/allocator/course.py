@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, Optional
 
-from memtui.wire.frames import RecordedHeap, RecordedStep
+from memtui.wire.frames import RecordedStep
 
 from .blocks import FREE, LIVE, PENDING
 from .settings import UNIT_BYTES
@@ -18,6 +19,7 @@ ALLOCATE, FREE_NOW, REQUEST, COMPLETE, EMPTY = range(5)
 #: What appears in a step and lasts is made once; anything else that stays is made in every step, and piles up.
 _MADE_ONCE = frozenset(("parameters", "buffers", "gradients", "optimizer_state", "workspaces", "communication"))
 _PRIVATE = -1
+_BATCH = 4096
 _PRIVATE_POOL = (0, 1)
 
 
@@ -44,19 +46,36 @@ class Act(NamedTuple):
 class Course:
     """What a step does, in order. `inherited` pairs what is there at its end with what was there at its beginning.
 
-    So a next step frees what this one has left: gradients, the last batch, the last loss. Pairs are of one size, name
-    and category, else of one size; then, where batches differ, of one name and category.
+    So a next step frees what this one has left: gradients, the last batch, the last loss. In pairs as much
+    was asked for, by one name and category, else by any; then, where batches differ, name and category are the same.
     """
 
-    def __init__(self, recorded: RecordedStep, heap: RecordedHeap, additions: Iterable[Addition] = ()) -> None:
-        self.recorded, self.heap = recorded, heap
-        self.last = len(recorded.event_us)
-        self.inherited = self._inherited()
-        self.acts = self._acts(additions)
+    def __init__(self, recorded: RecordedStep, additions: Iterable[Addition] = ()) -> None:
+        """Raises ValueError where the step says nothing of its memory. It is of use once it is prepared."""
+        if recorded.heap is None:
+            raise ValueError("the step was recorded without the allocator's memory")
+        self.recorded, self.heap = recorded, recorded.heap
+        self._additions = tuple(additions)
+        self.inherited: dict[int, int] = {}
+        self.acts: list[Act] = []
         #: Blocks that were there before, by their address.
-        self.before = {
-            self.address(number): number for number, row in enumerate(recorded.blocks) if row[0] < 0
-        }
+        self.before: dict[int, int] = {}
+
+    def prepare(self) -> Iterator[None]:
+        """Reads the step; gives way now and then."""
+        blocks = self.recorded.blocks
+        self.before = {self.address(number): number for number, row in enumerate(blocks) if row[0] < 0}
+        yield
+        self.inherited = self._inherited()
+        yield
+        late = {number: event for number, event, *_ in self.heap.late}
+        found = self._additional()
+        for number in range(len(blocks)):
+            found += self._of_block(number, late.get(number))
+            if number % _BATCH == _BATCH - 1:
+                yield
+        found.sort(key=itemgetter(0, 1))
+        self.acts = [act for _, _, act in found]
 
     def address(self, number: int) -> int:
         """Where a block was."""
@@ -78,42 +97,40 @@ class Course:
         old.sort(key=lambda number: blocks[number][1])
         new.sort(key=lambda number: blocks[number][0])
         found: dict[int, int] = {}
-        for alike in (slice(2, 5), slice(2, 3), slice(3, 5)):  # of a row: bytes, category, name
+        for alike in (lambda row, asked: (asked, *row[3:5]), lambda row, asked: (asked,), lambda row, asked: row[3:5]):
             waiting: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
             for number in old:
-                waiting[blocks[number][alike]].append(number)
+                waiting[alike(blocks[number], self.asked_bytes(number))].append(number)
             for number in new:
-                partners = waiting.get(blocks[number][alike])
+                partners = waiting.get(alike(blocks[number], self.asked_bytes(number)))
                 if number not in found and partners:
                     found[number] = partners.popleft()
             taken = set(found.values())
             old = [number for number in old if number not in taken]
         return found
 
-    def _acts(self, additions: Iterable[Addition]) -> list[Act]:
-        """In the order of events; what has the number of an event is done before it."""
-        recorded = self.recorded
-        late = {number: event for number, event, *_ in self.heap.late}
-        found: list[tuple[int, int, Act]] = [(event, 0, Act(EMPTY)) for event in self.heap.emptied]
-        for number, event in late.items():
-            if number >= 0:
-                found.append((event, 1, Act(COMPLETE, number)))
-        for number, row in enumerate(recorded.blocks):
-            born, died = row[0], row[1]
-            if self.heap.asked_bytes[number] == _PRIVATE:
-                continue
-            if died >= 0:
-                found.append((died, 2, Act(REQUEST if number in late else FREE_NOW, number)))
-            if born >= 0:
-                category = recorded.categories[row[3]] if 0 <= row[3] < len(recorded.categories) else ""
-                once = died < 0 and number not in self.inherited and category in _MADE_ONCE
-                size, stream, place = self.asked_bytes(number), self.stream(number), self.address(number)
-                found.append((born, 4, Act(ALLOCATE, number, size, stream, place, once)))
-        for number, addition in enumerate(additions, len(recorded.blocks)):
+    def _additional(self) -> list[tuple[int, int, Act]]:
+        """(event, order, act) of what is no block's own: it is done before the event of that number."""
+        found = [(event, 0, Act(EMPTY)) for event in self.heap.emptied]
+        for number, addition in enumerate(self._additions, len(self.recorded.blocks)):
             size, stream = addition.asked_bytes, addition.stream
             found.append((addition.event, 3, Act(ALLOCATE, number, size, stream, once=True)))
-        found.sort(key=lambda each: each[:2])
-        return [act for _, _, act in found]
+        return found
+
+    def _of_block(self, number: int, late: Optional[int]) -> Iterator[tuple[int, int, Act]]:
+        recorded = self.recorded
+        born, died, _, place, *_ = recorded.blocks[number]
+        if self.heap.asked_bytes[number] == _PRIVATE:
+            return
+        if died >= 0:
+            yield died, 2, Act(FREE_NOW if late is None else REQUEST, number)
+            if late is not None:
+                yield late, 1, Act(COMPLETE, number)
+        if born >= 0:
+            category = recorded.categories[place] if 0 <= place < len(recorded.categories) else ""
+            once = died < 0 and number not in self.inherited and category in _MADE_ONCE
+            size, stream = self.asked_bytes(number), self.stream(number)
+            yield born, 4, Act(ALLOCATE, number, size, stream, self.address(number), once)
 
     def stretches(self) -> list[Stretch]:
         """The memory that the step began with."""

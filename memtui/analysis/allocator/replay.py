@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
 from memtui.wire.frames import RecordedStep
 
-from .blocks import LIVE, UNMAPPED, Block
+from .blocks import FREE, LIVE, UNMAPPED, Block
 from .caching import CachingAllocator, OutOfMemory
 from .course import ALLOCATE, COMPLETE, EMPTY, FREE_NOW, Addition, Course
-from .settings import Settings, settings_from
+from .settings import UNIT_BYTES, Settings, settings_from
 from .snapshot import restored
 
 #: Acts after which whoever has something else to do can do it: some 10 ms.
 _BATCH = 2048
 _ADDRESS_UNIT = 2 << 20
+#: How often the step is done again to learn which of two segments is the older.
+_LESSONS = 16
 
 
 @dataclass(frozen=True)
@@ -77,34 +79,34 @@ class Replayed:
 class StepReplay:
     """Does a recorded step again; `run` is a generator, so that nobody has to wait for all of it.
 
-    From the memory that the step began with, or `from_empty`: then what was there is allocated first, in the order of
-    its addresses, but for the `absent` blocks, by their numbers in the step. `settings` other than the recorded ones answer what these would do. Raises ValueError where the step
-    says nothing of its memory.
+    `course` is the step, prepared. It begins with the memory that it had, or `from_empty`: then what was there is
+    allocated first, in the order of its addresses, but for the `absent` blocks, by their numbers in the step.
+    `settings` other than the recorded ones answer what these would do. `order` has the addresses of the first segments,
+    the oldest first; without it they rise.
     """
 
     def __init__(
         self,
-        recorded: RecordedStep,
-        additions: Iterable[Addition] = (),
+        course: Course,
         *,
         settings: Optional[Settings] = None,
         capacity_bytes: Optional[int] = None,
         total_bytes: Optional[int] = None,
         from_empty: bool = False,
         absent: Iterable[int] = (),
-        oldest_first: bool = True,
+        order: Optional[Sequence[int]] = None,
     ) -> None:
-        if recorded.heap is None:
-            raise ValueError("the step was recorded without the allocator's memory")
-        self._course = Course(recorded, recorded.heap, additions)
-        self._settings = settings if settings is not None else settings_from(recorded.heap.settings)
+        self._course = course
+        self._settings = settings if settings is not None else settings_from(course.heap.settings)
         self._capacity_bytes, self._total_bytes = capacity_bytes, total_bytes
-        self._place, self._highest = -1, recorded.heap.base_address
+        self._place, self._highest = -1, course.heap.base_address
         self._held: dict[int, Block] = {}
-        self.allocator = self._emptied(frozenset(absent)) if from_empty else self._recorded_memory(oldest_first=oldest_first)
+        self.allocator = self._emptied(frozenset(absent)) if from_empty else self._recorded_memory(order)
         self._start = self.allocator.allocated_bytes, self.allocator.reserved_bytes
         self._steps: list[ReplayedStep] = []
         self._same_place = self._compared = 0
+        #: Of the first allocation that went elsewhere for this alone: the segment that must be older than the other.
+        self.lesson: Optional[tuple[int, int]] = None
         self._settled = False
         self._failure: Optional[Failure] = None
 
@@ -135,10 +137,13 @@ class StepReplay:
 
     # -- the beginning ------------------------------------------------------------------
 
-    def _recorded_memory(self, *, oldest_first: bool) -> CachingAllocator:
+    def _recorded_memory(self, order: Optional[Sequence[int]]) -> CachingAllocator:
         found = self._course.stretches()
+        if order is not None:
+            places = {address: place for place, address in enumerate(order)}
+            found.sort(key=lambda stretch: places.get(stretch.address, len(places)))
         allocator, live = restored(
-            found if oldest_first else found[::-1],
+            found,
             self._settings,
             capacity_bytes=self._capacity_bytes,
             total_bytes=self._total_bytes,
@@ -178,9 +183,7 @@ class StepReplay:
         allocator.reset_peaks()
         free, allocate = allocator.free, allocator.allocate
         first = number == 1
-        done = 0
-        for kind, name, asked_bytes, stream, place, once in course.acts:
-            done += 1
+        for done, (kind, name, asked_bytes, stream, place, once) in enumerate(course.acts, 1):
             if kind == FREE_NOW:
                 block = held.pop(name, None)
                 if block is not None:
@@ -197,7 +200,10 @@ class StepReplay:
                     return
                 if first and place >= 0:
                     self._compared += 1
-                    self._same_place += block.address == place
+                    if block.address == place:
+                        self._same_place += 1
+                    elif self.lesson is None:
+                        self.lesson = self._learn(block, place)
             if not done % _BATCH:
                 yield
         for new, old in course.inherited.items():
@@ -214,6 +220,17 @@ class StepReplay:
             )
         )
         yield
+
+    def _learn(self, block: Block, place: int) -> Optional[tuple[int, int]]:
+        """Whether torch took a block that is as large as the one that was taken here, but of another segment."""
+        wanted = next((free for *_, free in block.home.blocks if free.address == place), None)
+        following = block.next
+        sizes = [block.size_bytes]
+        if following is not None and following.state == FREE:  # the rest of what it was cut from
+            sizes.append(block.size_bytes + following.size_bytes)
+        if wanted is None or wanted.size_bytes not in sizes or wanted.segment is block.segment:
+            return None
+        return wanted.segment.address, block.segment.address
 
     def _other(self, kind: int, name: int) -> None:
         if kind == EMPTY:
@@ -233,19 +250,55 @@ class StepReplay:
         return hash(tuple((block.address, block.state) for block in self.allocator.blocks() if block.state != UNMAPPED))
 
 
-def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 20) -> Replayed:
-    """All at once, from the memory that the step began with.
+def replaying(
+    recorded: RecordedStep,
+    additions: Iterable[Addition] = (),
+    *,
+    capacity_bytes: Optional[int] = None,
+    total_bytes: Optional[int] = None,
+    steps: int = 20,
+) -> Generator[None, None, Replayed]:
+    """A recorded step again, from the memory that it began with; gives way every some 10 ms.
 
-    Which of the segments is the older is not told. Mostly a device gives out rising addresses; where falling ones
-    explain more of the recorded addresses, these.
+    Which of two segments is the older is not told, and equally large blocks are taken by that. Mostly a device gives
+    out rising addresses, or falling ones; where neither explains the recorded addresses, what contradicts it is learnt
+    from the step itself.
     """
-    additions = tuple(additions)
-    results = []
-    for oldest_first in (True, False):
-        replay = StepReplay(recorded, additions, oldest_first=oldest_first)
-        for _ in replay.run(steps):
-            pass
-        results.append(replay.result)
-        if replay.result.exact:
-            break
-    return max(results, key=lambda result: result.same_place)
+    course = Course(recorded, additions)
+    yield from course.prepare()
+    order = yield from _order(course)
+    replay = StepReplay(course, capacity_bytes=capacity_bytes, total_bytes=total_bytes, order=order)
+    yield from replay.run(steps)
+    return replay.result
+
+
+def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 20) -> Replayed:
+    """All of it at once."""
+    under_way = replaying(recorded, additions, steps=steps)
+    while True:
+        try:
+            next(under_way)
+        except StopIteration as end:
+            result: Replayed = end.value
+            return result
+
+
+def _order(course: Course) -> Generator[None, None, list[int]]:
+    """The first segments from the oldest to the newest, as far as the recorded step tells."""
+    heap = course.heap
+    rising = sorted(heap.base_address + segment[0] * UNIT_BYTES for segment in heap.segments)
+    best, best_places = rising, -1
+    for order in (rising, rising[::-1]):
+        for _ in range(_LESSONS):
+            replay = StepReplay(course, order=order)
+            yield from replay.run(1)
+            if replay.result.same_place > best_places:
+                best, best_places = list(order), replay.result.same_place
+            if replay.result.exact:
+                return best
+            older, younger = replay.lesson or (0, 0)
+            if older not in order or younger not in order or order.index(older) < order.index(younger):
+                break
+            order.remove(older)
+            order.insert(order.index(younger), older)
+    return best

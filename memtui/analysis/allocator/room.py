@@ -63,4 +63,6 @@ def _grows(allocator: CachingAllocator, home: FreeBlocks, size: int) -> bool:
         page_bytes = allocator.settings.page_bytes(small=home.pool.small)
         wanted = expandable.missing_bytes(expandable.candidate(home, size), size, page_bytes)
     within = allocator.allowed_bytes is None or allocator.reserved_bytes + segment_bytes <= allocator.allowed_bytes
-    return within and (allocator.capacity_bytes is None or allocator.reserved_bytes + wanted <= allocator.capacity_bytes)
+    return within and (
+        allocator.capacity_bytes is None or allocator.reserved_bytes + wanted <= allocator.capacity_bytes
+    )

@@ -55,9 +55,7 @@ def stretches_from(segments: Iterable[Mapping[str, Any]]) -> list[Stretch]:
 
 def stretches(allocator: CachingAllocator) -> list[Stretch]:
     """What torch's memory_snapshot would tell, in the order of addresses."""
-    return [
-        stretch for address in sorted(allocator.segments) for stretch in stretches_of(allocator.segments[address])
-    ]
+    return [stretch for address in sorted(allocator.segments) for stretch in stretches_of(allocator.segments[address])]
 
 
 def stretches_of(segment: Segment) -> list[Stretch]:
