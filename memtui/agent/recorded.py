@@ -242,7 +242,7 @@ class _Device:
             private = tuple(segment.get("segment_pool_id") or (0, 0)) != (0, 0)
             address = segment["address"]
             for block in segment["blocks"]:
-                found[address] = PRIVATE if private else block.get("requested_size"), segment["stream"]
+                found[address] = PRIVATE if private else block.get("requested_size"), segment.get("stream", 0)
                 address += block["size"]
         return found
 

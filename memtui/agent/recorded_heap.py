@@ -60,7 +60,7 @@ class Course:
         streams: dict[int, int] = {0: 0}
         rows, pending = [], []
         for segment in held:
-            stream = streams.setdefault(segment["stream"], len(streams))
+            stream = streams.setdefault(segment.get("stream", 0), len(streams))
             private = tuple(segment.get("segment_pool_id") or _NO_POOL) != _NO_POOL
             size = sum(block["size"] for block in segment["blocks"])
             kinds = segment["segment_type"] == "small", bool(segment.get("is_expandable")), private

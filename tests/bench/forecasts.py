@@ -13,10 +13,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple, Optional
 
-from memtui.analysis.allocator.course import Addition, Course
+from memtui.analysis.allocator.course import Addition, prepared
 from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
 from memtui.sources.log_reader import LogReader
 from memtui.wire.frames import RecordedStep
@@ -137,9 +136,8 @@ def from_nothing(recorded: RecordedStep) -> Replayed:
     begins = next((mark.event for mark in recorded.marks if mark.phase == "optimizer"), len(recorded.event_us))
     asked = recorded.heap.asked_bytes if recorded.heap is not None else ()
     additions = [Addition(begins, asked[number] or recorded.blocks[number][2]) for number in state]
-    course = Course(recorded, additions)
-    replay = StepReplay(course, from_empty=True, absent=state)
-    for _ in chain(course.prepare(), replay.run(_STEPS)):
+    replay = StepReplay(prepared(recorded, additions), from_empty=True, absent=state)
+    for _ in replay.run(_STEPS):
         pass
     return replay.result
 

@@ -179,5 +179,11 @@ def test_every_block_is_where_torch_has_it(settings: str, memory: str, fraction:
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:64"])
 def test_from_a_snapshot_on(settings: str) -> None:
-    """A simulator that begins in the middle, with what torch's snapshot tells, goes on as torch does."""
-    compare(list(operations(5, most_bytes=GIB, streams=1)), settings, "64GiB", again_after=200)
+    """A simulator that begins in the middle, with what torch's snapshot tells, goes on as torch does.
+
+    Of an expandable segment it does not tell where it begins: no pages have gone back here.
+    """
+    asked = list(operations(5, most_bytes=GIB, streams=1))
+    if settings.startswith("expandable"):
+        asked = [operation for operation in asked if operation != ["empty_cache"]]
+    compare(asked, settings, "64GiB", again_after=200)

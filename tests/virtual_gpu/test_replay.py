@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memtui.analysis.allocator.course import Course
+from memtui.analysis.allocator.course import prepared
 from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
 from memtui.analysis.allocator.settings import Settings
 from memtui.wire.frames import RecordedStep
@@ -48,9 +48,7 @@ def test_every_address_and_what_is_left(tmp_path: pathlib.Path, kind: str, setti
 
 def from_empty(step: RecordedStep, **options: Any) -> Replayed:
     """What comes of the step in a new process."""
-    course = Course(step)
-    list(course.prepare())
-    replay = StepReplay(course, from_empty=True, **options)
+    replay = StepReplay(prepared(step), from_empty=True, **options)
     list(replay.run())
     return replay.result
 

@@ -75,7 +75,7 @@ class CachingAllocator:
     # -- what a program does -----------------------------------------------------------
 
     def allocate(self, asked_bytes: int, stream: int = DEFAULT_STREAM, pool_id: tuple[int, int] = NO_POOL) -> Block:
-        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone then.
+        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone.
 
         Within a `pool_id` nothing is given back for it, as during a capture.
         """

@@ -56,6 +56,7 @@ class Course:
             raise ValueError("the step was recorded without the allocator's memory")
         self.recorded, self.heap = recorded, recorded.heap
         self._additions = tuple(additions)
+        self.prepared = False
         self.inherited: dict[int, int] = {}
         self.acts: list[Act] = []
         #: Blocks that were there before, by their address.
@@ -76,6 +77,7 @@ class Course:
                 yield
         found.sort(key=itemgetter(0, 1))
         self.acts = [act for _, _, act in found]
+        self.prepared = True
 
     def address(self, number: int) -> int:
         """Where a block was."""
@@ -157,3 +159,11 @@ class Course:
             pool_id = _PRIVATE_POOL if private else (0, 0)
             found.append(Stretch(first, bool(small), stream, tuple(parts), bool(expandable), pool_id))
         return found
+
+
+def prepared(recorded: RecordedStep, additions: Iterable[Addition] = ()) -> Course:
+    """All of it at once."""
+    course = Course(recorded, additions)
+    for _ in course.prepare():
+        pass
+    return course

@@ -96,6 +96,8 @@ class StepReplay:
         absent: Iterable[int] = (),
         order: Optional[Sequence[int]] = None,
     ) -> None:
+        if not course.prepared:
+            raise ValueError("the course is not prepared")
         self._course = course
         self._settings = settings if settings is not None else settings_from(course.heap.settings)
         self._capacity_bytes, self._total_bytes = capacity_bytes, total_bytes

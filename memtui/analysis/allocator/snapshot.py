@@ -96,7 +96,8 @@ def restored(
     `found` are the segments from the oldest to the newest.
 
     A snapshot does not tell to which range of addresses an expandable segment belongs, nor where that ends: those of
-    one pool and stream are taken to be parts of one range, the first at its beginning, that has room enough.
+    one pool and stream are taken to be parts of one range, the first at its beginning, that has room enough. So pages
+    that went back to the device from before the first of them are not asked for again there.
     """
     allocator = CachingAllocator(
         settings, capacity_bytes=capacity_bytes, allowed_bytes=allowed_bytes, total_bytes=total_bytes, place=place
