@@ -81,8 +81,10 @@ def test_what_would_fit_does(done: list[object], kind: Settings, size: int, stre
     allocator, _ = after(done, kind)
     room = Room(allocator)
     largest = room.largest_bytes(stream)
+    assert largest is not None
     assert not largest or room.would_fit(largest, stream)
     assert not room.would_fit(largest + 512, stream)
+    assert Room(CachingAllocator(kind)).largest_bytes() is None
     fits = room.would_fit(size, stream)
     try:
         allocator.allocate(size, stream)

@@ -11,6 +11,7 @@ import pytest
 from memtui.analysis.allocator.course import Addition, Course, prepared
 from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
 from memtui.analysis.allocator.settings import Settings, settings_from
+from memtui.analysis.steady import steady, steady_lines
 from memtui.wire import codec
 from memtui.wire.frames import CATEGORIES, RecordedHeap, RecordedStep
 from tests.support.recorded import by_hand
@@ -130,6 +131,31 @@ def test_private_pools_are_left_out_and_an_emptied_cache_is_emptied() -> None:
     assert emptied.peak_reserved_bytes == 24 * MIB
     private = made(rows, 4, asked_bytes=(-1, 24 * MIB))
     assert replayed(private).peak_allocated_bytes == 24 * MIB
+
+
+def test_what_it_comes_to_in_words() -> None:
+    found = steady(USUAL, replayed(USUAL))
+    assert (found.allocated_bytes, found.reserved_bytes, found.kind) == (128 * MIB, 128 * MIB, "predicted")
+    assert steady_lines(found) == ("peak reserved 128.0 MiB predicted: step 4 done again by the allocator's rules",)
+    growing = made([(-1, -1, 32, PARAMETERS, 0), (0, -1, 16, TEMPORARIES, 40)], 1, (0, 32), (32, 4))
+    found = steady(growing, replayed(growing, steps=3))
+    assert found.kind == "lower_bound"
+    assert steady_lines(found)[1:] == ("each step leaves 16.0 MiB more behind",)
+
+
+def test_a_request_that_fails_for_want_of_one_piece() -> None:
+    """16 MiB are free in each of four segments, and 48 MiB are asked for."""
+    rows = [(-1, -1, 16, PARAMETERS, 32 * place) for place in range(4)] + [(0, -1, 48, TEMPORARIES, 128)]
+    step = made(rows, 1, *((32 * place, 32) for place in range(4)))
+    replay = StepReplay(prepared(step), capacity_bytes=160 * MIB)
+    list(replay.run())
+    found = steady(step, replay.result)
+    assert found.failure is not None
+    assert found.failure.scattered
+    assert steady_lines(found)[-1] == (
+        "a request of 48.0 MiB would fail in the next step, though 64.0 MiB would be free: in pieces, none of them "
+        "large enough"
+    )
 
 
 def test_an_older_agent_says_nothing_of_its_memory() -> None:

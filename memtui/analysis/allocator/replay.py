@@ -39,7 +39,12 @@ class Failure:
     step: int
     event: int  # how many of its acts were done
     asked_bytes: int
-    free_bytes: int  # free in the allocator's segments then: too scattered to be of use
+    free_bytes: int  # in the allocator's segments then, after all that could be given back was
+
+    @property
+    def scattered(self) -> bool:
+        """Whether so much was free, but in pieces: fragmentation."""
+        return self.free_bytes >= self.asked_bytes
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from . import expandable
 from .blocks import FREE, FreeBlocks
 from .caching import DEFAULT_STREAM, CachingAllocator
@@ -27,8 +29,13 @@ class Room:
             return True
         return _grows(self._released, self._released.home(stream, small=size <= SMALL_BYTES), size)
 
-    def largest_bytes(self, stream: int = DEFAULT_STREAM) -> int:
-        """The largest block that could be allocated, in steps of 512 bytes; 0 where there is room for none."""
+    def largest_bytes(self, stream: int = DEFAULT_STREAM) -> Optional[int]:
+        """The largest block that could be allocated, in steps of 512 bytes; 0 where there is room for none.
+
+        None where the capacity is not known.
+        """
+        if self._allocator.capacity_bytes is None and self._allocator.allowed_bytes is None:
+            return None
         least, most = 0, (1 << _LARGEST_POWER) // UNIT_BYTES
         while most - least > 1:
             middle = (least + most) // 2
