@@ -17,7 +17,7 @@ from .view import Kind
 class Steady:
     """Peaks of live tensors and of segments, of one device. `growth_bytes` is what each step leaves behind.
 
-    Predicted where every address of the recorded step was found again and the steps became alike; else a lower bound.
+    Predicted where every address of the recorded step was found again and it goes on like that; else a lower bound.
     """
 
     allocated_bytes: int
@@ -30,17 +30,17 @@ class Steady:
 
 def steady(recorded: RecordedStep, replayed: Replayed) -> Steady:
     """The peaks, and what they rest on."""
-    certain = replayed.exact and replayed.settled
+    certain = replayed.exact and replayed.steady
     parts = [f"step {step_number(recorded.step):,} done again by the allocator's rules"]
     if not replayed.exact:
         parts.append(f"{replayed.same_place:,} of its {replayed.compared:,} allocations where they were")
-    if not replayed.settled and replayed.failure is None:
-        parts.append(f"no two alike in {len(replayed.steps)} steps")
+    if not replayed.steady and replayed.failure is None:
+        parts.append(f"still rising after {len(replayed.steps)} steps")
     return Steady(
         replayed.peak_allocated_bytes,
         replayed.peak_reserved_bytes,
         "predicted" if certain else "lower_bound",
-        max(0, replayed.growth_bytes) if not replayed.settled else 0,
+        replayed.growth_bytes,
         replayed.failure,
         ", ".join(parts),
     )

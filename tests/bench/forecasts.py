@@ -26,6 +26,8 @@ from .report import Line, at_most
 _PROGRAM = str(surroundings.PROGRAMS / "forecasts" / "loops.py")
 _STEPS = 20
 _MIB = 1 << 20
+#: Until the frame of a step's end; the next step begins later.
+_FRAME_NS = 20_000_000
 #: DESIGN's bar.
 _MEDIAN, _WORST = 0.1, 5.0
 #: Its batches differ in length, which no single step can tell: it counts for no bar.
@@ -108,11 +110,11 @@ def forecast(log: pathlib.Path, peaks: list[Peaks]) -> Optional[Forecast]:
         recorded = next(iter(reader.whole.recorded("cuda:0")), None)
         if recorded is None or recorded.heap is None:
             return None
-        before = reader.session_at(recorded.time_ns).device_frame("cuda:0")
+        told = reader.session_at(recorded.time_ns + recorded.duration_ns + _FRAME_NS).device_frame("cuda:0")
     finally:
         reader.close()
     found = replayed(recorded, steps=len(peaks) - recorded.step)
-    so_far = Peaks(before.allocated_peak_bytes or 0, before.reserved_peak_bytes or 0) if before else Peaks(0, 0)
+    so_far = Peaks(told.allocated_peak_bytes or 0, told.reserved_peak_bytes or 0) if told else Peaks(0, 0)
     fresh = from_nothing(recorded)
     return Forecast(
         predicted=Peaks(
@@ -161,5 +163,5 @@ def line(name: str, found: Forecast) -> Line:
     return Line(
         name,
         f"{said} of {came} MiB: {own} %, naive {naive}, from nothing {afresh}, first step {first}; "
-        f"{places}, {'settled' if replay.settled else 'not settled'} after {len(replay.steps)}",
+        f"{places}, {'steady' if replay.steady else 'rising'}, {len(replay.steps)} steps",
     )

@@ -71,9 +71,21 @@ class Replayed:
 
     @property
     def growth_bytes(self) -> int:
-        """By how much more each step leaves behind: of the last two."""
-        last = self.steps[-2:]
-        return last[1].allocated_bytes - last[0].allocated_bytes if len(last) > 1 else 0
+        """By how much more each step leaves behind; 0 where one of them left no more than the one before."""
+        ends = [step.allocated_bytes for step in self.steps]
+        risen = [after - before for before, after in zip(ends, ends[1:])]
+        return risen[-1] if len(risen) > 1 and min(risen) > 0 else 0
+
+    @property
+    def steady(self) -> bool:
+        """Whether it goes on like that: settled, or it has left nothing behind and reserved nothing for half the time.
+
+        Steps may never be quite alike: what is not cut off a block depends on which free one was found.
+        """
+        half = len(self.steps) // 2
+        peaks = [step.peak_reserved_bytes for step in self.steps]
+        level = half > 2 and max(peaks[half:]) <= max(peaks[:half]) and not self.growth_bytes
+        return self.failure is None and (self.settled or level)
 
     @property
     def exact(self) -> bool:
@@ -117,7 +129,7 @@ class StepReplay:
         self._settled = False
         self._failure: Optional[Failure] = None
 
-    def run(self, steps: int = 20) -> Iterator[None]:
+    def run(self, steps: int = 40) -> Iterator[None]:
         """At most so many steps; gives way every some 10 ms. `result` has what came of it so far."""
         seen = {self._fingerprint()}
         for number in range(steps):
@@ -263,7 +275,7 @@ def replaying(
     *,
     capacity_bytes: Optional[int] = None,
     total_bytes: Optional[int] = None,
-    steps: int = 20,
+    steps: int = 40,
 ) -> Generator[None, None, Replayed]:
     """A recorded step again, from the memory that it began with; gives way every some 10 ms.
 
@@ -279,7 +291,7 @@ def replaying(
     return replay.result
 
 
-def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 20) -> Replayed:
+def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 40) -> Replayed:
     """All of it at once."""
     under_way = replaying(recorded, additions, steps=steps)
     while True:
