@@ -33,7 +33,7 @@ def operations(seed: int, *, most_bytes: int, streams: int, fraction: float = 0)
     if fraction:
         yield ["fraction", fraction]
     usual = [int(2 ** drawn.uniform(0, most_bytes.bit_length() - 1)) for _ in range(12)]
-    edges = [512, 513, MIB, MIB + 1, 2 * MIB, 10 * MIB - 1, 10 * MIB, 20 * MIB]
+    edges = [512, 513, MIB, MIB + 1, 2 * MIB, 10 * MIB - 1, 10 * MIB, 19 * MIB, 20 * MIB]
     live: list[str] = []
     for number in range(OPERATIONS):
         chance = drawn.random()
@@ -175,6 +175,25 @@ def test_every_block_is_where_torch_has_it(settings: str, memory: str, fraction:
     both = compare(asked, settings, memory)
     if memory != "64GiB":
         assert both.allocator.num_alloc_retries >= both.allocator.num_ooms > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory", "most"),
+    [("max_split_size_mb:21", "900MiB", 12), ("garbage_collection_threshold:0.4", "4GiB", 30)],
+)
+def test_whole_segments_that_wait(settings: str, memory: str, most: int) -> None:
+    """Mostly large blocks that come and go, each all of its segment: which of them go back to the device, and when."""
+    drawn = random.Random(3)
+    asked: list[Operation] = [["fraction", 0.9]]
+    live: list[str] = []
+    for number in range(OPERATIONS):
+        if len(live) > drawn.randrange(most):
+            asked.append(["free", live.pop(drawn.randrange(len(live)))])
+        else:
+            live.append(f"t{number}")
+            asked.append(["allocate", live[-1], drawn.randrange(10, 60) * MIB * (1 + number % 3), 0])
+    both = compare(asked, settings, memory)
+    assert both.allocator.peak_reserved_bytes > both.allocator.reserved_bytes  # some have gone back
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:64"])
