@@ -15,6 +15,7 @@ from ..wire.frames import CATEGORIES, Mark, RecordedStep
 from .communication import communicates
 from .heap import Heap, Rounding
 from .names import Owners
+from .recorded_heap import PRIVATE, Course
 from .recording import Boundary, Recording
 from .stacks import Running, Sites
 
@@ -35,7 +36,10 @@ class _Block:
     born: int
     size: int
     address: int
+    number: int
     frames: Any = ()
+    asked: Optional[int] = None
+    stream: int = 0
     died: int = -1
     category: str = ""
     name: str = ""
@@ -64,7 +68,8 @@ def peak_bytes(step: RecordedStep) -> int:
 def without_sites(step: RecordedStep) -> RecordedStep:
     """The same step, shorter."""
     blocks = tuple((*block[:5], -1, block[6]) for block in step.blocks)
-    return replace(step, blocks=blocks, sites=(), notices=(*step.notices, "too many call sites to be sent"))
+    notices = (*step.notices, "too many call sites to be sent")
+    return replace(step, blocks=blocks, sites=(), notices=notices, heap=None)
 
 
 class _Device:
@@ -87,6 +92,7 @@ class _Device:
         self._places = self._place_boundaries()
         self._blocks: list[_Block] = []
         self._changes: list[int] = []  # bytes, by event
+        self._course = Course()
         self._after = _live(recording.after["segments"], index)
         self._follow()
         self._check()
@@ -144,14 +150,17 @@ class _Device:
         """Pairs allocations with frees, and looks at each boundary who owns what is there."""
         heap = self._heap()
         current: dict[int, _Block] = {}
+        asked = self._asked_before()
         for address, size in heap.live.items():
-            current[address] = self._born(-1, address, size, ())
+            block = current[address] = self._born(-1, address, size, ())
+            block.asked, block.stream = asked.get(address, (None, 0))
         event, unknown = 0, 0
         waiting = list(zip(self._places, self._recording.boundaries))
         for entry in self._entries:
             action, address = entry["action"], entry.get("addr", 0)
             if action not in _EVENTS:
                 heap.other(action, address, entry.get("size", 0))
+                self._course.other(action, address, event)
                 continue
             while waiting and waiting[0][0] <= event:
                 _own(current, waiting.pop(0)[1].owners)
@@ -160,10 +169,13 @@ class _Device:
             if before is not None:
                 before.died = event
                 change -= before.size
+                self._course.freed(address, before.number, event)
             if action == "alloc":
                 unknown += before is not None
                 size = heap.alloc(address, entry["size"])
-                current[address] = self._born(event, address, size, entry.get("frames") or ())
+                block = current[address] = self._born(event, address, size, entry.get("frames") or ())
+                private = tuple(entry.get("pool_id") or (0, 0)) != (0, 0)
+                block.asked, block.stream = PRIVATE if private else entry["size"], entry.get("stream", 0)
                 change += size
             else:
                 unknown += before is None
@@ -178,7 +190,7 @@ class _Device:
             self._notices.append(f"{unknown} events do not fit to a block")
 
     def _heap(self) -> Heap:
-        segments = [segment for segment in self._recording.before["segments"] if segment["device"] == self._index]
+        segments = self._segments_before()
         rounding = Rounding(self._recording.after.get("allocator_settings") or {})
         if not self._full:
             return Heap(segments, rounding)
@@ -193,7 +205,7 @@ class _Device:
         return heap
 
     def _born(self, event: int, address: int, size: int, frames: Any) -> _Block:
-        block = _Block(event, size, address, frames)
+        block = _Block(event, size, address, len(self._blocks), frames)
         self._blocks.append(block)
         return block
 
@@ -222,6 +234,20 @@ class _Device:
             self._notices.append(f"at the boundaries up to {off} bytes are not the allocator's")
         if self._full:
             self._notices.append("the step had more events than are kept: sizes of blocks are as asked for, rounded up")
+
+    def _asked_before(self) -> dict[int, tuple[Optional[int], int]]:
+        """Bytes asked for and the stream of what was there before, by address."""
+        found: dict[int, tuple[Optional[int], int]] = {}
+        for segment in self._segments_before():
+            private = tuple(segment.get("segment_pool_id") or (0, 0)) != (0, 0)
+            address = segment["address"]
+            for block in segment["blocks"]:
+                found[address] = PRIVATE if private else block.get("requested_size"), segment.get("stream", 0)
+                address += block["size"]
+        return found
+
+    def _segments_before(self) -> list[Mapping[str, Any]]:
+        return [segment for segment in self._recording.before["segments"] if segment["device"] == self._index]
 
     def _before_bytes(self) -> int:
         return sum(block.size for block in self._blocks if block.born == -1)
@@ -304,6 +330,7 @@ class _Device:
             module = self._running.at(block.frames, self._times[block.born]) if block.born >= 0 else -1
             blocks.append((block.born, block.died, block.size, numbers[block.category], name, site, module))
         first, last = recording.boundaries[0], recording.boundaries[-1]
+        settings = recording.after.get("allocator_settings") or {}
         return RecordedStep(
             device=f"cuda:{self._index}",
             step=recording.step,
@@ -321,6 +348,7 @@ class _Device:
             modules=recording.submodules.names,
             lost_events=self._lost,
             notices=tuple(self._notices),
+            heap=None if self._full else self._course.heap(self._segments_before(), self._blocks, settings),
         )
 
     def _counted_peak(self) -> Optional[int]:

@@ -248,6 +248,29 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class RecordedHeap:
+    """The allocator at the beginning of a recorded step, and what it was asked for: enough to play the step again.
+
+    Addresses and sizes count 512 bytes, addresses from `base_address`. A segment is (address, size, stream, small,
+    expandable, private), the last three 0 or 1, streams numbered from 0, the default one; its parts that no block of
+    the step and no pending one takes are free. `places`, `asked_bytes` and `streams` are of the step's blocks, in
+    their order; asked is 0 where that is unknown and -1 in a private pool; no streams: all are of the default one.
+    """
+
+    base_address: int
+    segments: tuple[tuple[int, ...], ...] = ()
+    pending: tuple[tuple[int, ...], ...] = ()  # (address, size) of what is freed and still in use by another stream
+    places: tuple[int, ...] = ()
+    asked_bytes: tuple[int, ...] = ()
+    streams: tuple[int, ...] = ()
+    late: tuple[
+        tuple[int, ...], ...
+    ] = ()  # (block, event before which another stream was done with it), if not at once
+    emptied: tuple[int, ...] = ()  # events before which segments went back to the device
+    settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
+
+
+@dataclass(frozen=True)
 class RecordedStep:
     """Every allocation and every free of one device in one step, from torch's own history of it.
 
@@ -272,6 +295,7 @@ class RecordedStep:
     modules: tuple[str, ...]  # by the root's own names: "layers.0", "" for the root
     lost_events: int = 0  # older than what was kept
     notices: tuple[str, ...] = ()
+    heap: Optional[RecordedHeap] = None  # None where events were lost, and from older agents
 
 
 @dataclass(frozen=True)

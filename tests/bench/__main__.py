@@ -23,6 +23,7 @@ NAMES = (
     "looks",
     "categories",
     "steps",
+    "forecasts",
     "injections",
     "frameworks",
     "convolutions",

@@ -279,3 +279,31 @@ def test_the_module_that_ran_is_the_one_on_the_stack_that_was_called_last() -> N
     found = [step.modules[block[6]] if block[6] >= 0 else None for block in step.blocks]
     assert found == ["blocks.0.leaf", "blocks.0", "blocks.1.leaf", "blocks.1", "", None]
     assert step.marks == (Mark(0, "forward"),)
+
+
+def test_what_the_step_began_with_and_asked_for() -> None:
+    """The memory of the beginning and the bytes asked for, so that the step can be done again."""
+    history = History(4 * MIB, 8 * MIB)
+    first, second = history.live
+    made = history.alloc(3 * MIB + 5)
+    history.entries[-1]["stream"] = 77
+    history.drop(made)
+    late = history.alloc(MIB)
+    history.entries[-1]["pool_id"] = (0, 3)
+    history.drop(late)
+    done = history.entries.pop()
+    history.drop(second)
+    history.entries.append({**done, "time_us": history.wall()})
+    history.entries.append({"action": "segment_free", "addr": second, "size": 8 * MIB, "time_us": history.wall()})
+    history.alloc(2 * MIB)
+    history.boundary("between")
+    step = history.recorded()
+    heap = step.heap
+    assert heap is not None
+    assert heap.base_address == first
+    assert heap.segments == ((0, 8192, 0, 0, 1, 0), (8192, 16384, 0, 0, 1, 0))
+    assert heap.asked_bytes == (0, 0, 3 * MIB + 5, -1, 2 * MIB)
+    assert heap.streams == (0, 0, 1, 0, 0)
+    assert [heap.base_address + 512 * place for place in heap.places[:3]] == [first, second, made]
+    assert heap.late == ((3, 5),)  # one event after it was asked for
+    assert heap.emptied == (5,)
