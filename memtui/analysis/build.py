@@ -16,6 +16,7 @@ from .phasepeaks import phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
 from .rows import build_rows, build_rules, step_peak_text
 from .status import frame_age_ns, hardware_line, notices_of, place_of, state_of
+from .steady import steady_lines
 from .text import clean, command
 from .verdict import build_verdict
 from .view import DeviceChoice, Figure, Kind, View
@@ -47,7 +48,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         rules=build_rules(ladder, forecast),
         bar=build_bar(session, device, ladder, policy),
         fragmentation=fragmentation_lines(session, device, ladder, holes, policy),
-        forecast=forecast_lines(forecast, ladder),
+        forecast=forecast_lines(forecast, ladder) + _steady_lines(session, device),
         hardware=hardware_line(session, device, ladder.others),
         growth=growth_line(session, device, policy),
         events=event_lines(session, device),
@@ -86,3 +87,8 @@ def _choices(session: Session, shown: Ladder, device: str, now_ns: int, policy: 
 def _figure(value: int | None) -> Figure:
     kind: Kind = "unknown" if value is None else "measured"
     return Figure(value, kind)
+
+
+def _steady_lines(session: Session, device: str) -> tuple[str, ...]:
+    found = session.steady_step(device)
+    return () if found is None else steady_lines(found)

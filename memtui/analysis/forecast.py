@@ -63,7 +63,7 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     # the need, for before torch gives up it releases every whole free segment and tries again. So a reserved figure
     # near the total says nothing by itself. What it cannot release are holes pinned in segments: they are judged in
     # the verdict, not added here, since at the peak they are partly in use.
-    outside, reach = _outside(ladder), ladder.reach_bytes
+    outside, reach = beside_allocator_bytes(ladder), ladder.reach_bytes
     if predicted.allocated_bytes is not None and outside is not None and reach is not None:
         device_bytes = predicted.allocated_bytes + outside
         headroom = reach - device_bytes
@@ -83,7 +83,7 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     )
 
 
-def _outside(ladder: Ladder) -> Optional[int]:
+def beside_allocator_bytes(ladder: Ladder) -> Optional[int]:
     """What is needed beside the allocator's tensors: by all on a device, on a host by this process alone."""
     if ladder.is_host:
         process, allocated = ladder.process_bytes, ladder.allocated_bytes

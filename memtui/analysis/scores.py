@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from memtui.session.session import Session
-from memtui.session.steps import StepPeak
+from memtui.session.steps import StepPeak, step_number
 from memtui.wire.frames import Event
 
 from .firststep import after_forward, before_optimizer
@@ -37,7 +37,8 @@ class Scorer:
         self._step = frame.step
         held = {(session.pid, event.device or "", event.text) for event in session.events if event.name == SCORED}
         self._told |= held
-        return [event for device in session.devices for event in self._of(session, device.device)]
+        names = [device.device for device in session.devices]
+        return [event for name in names for event in (*self._of(session, name), *self._of_recorded(session, name))]
 
     def _of(self, session: Session, device: str) -> Iterator[Event]:
         last = session.steps.last()
@@ -50,6 +51,22 @@ class Scorer:
         steady = session.steps.steady(device)
         if steady is not None and last.number > _LATER_STEPS:
             yield from self._scored(session.pid, device, _later(session, device), steady, last.end_ns, steady.step - 1)
+
+    def _of_recorded(self, session: Session, device: str) -> Iterator[Event]:
+        """Of a recorded step that was done again, once enough steps have followed it."""
+        found, frame, last = session.steady_step(device), session.device_frame(device), session.steps.last()
+        if found is None or frame is None or last is None or last.number <= found.step + 1 + _LATER_STEPS:
+            return
+        name = f"step {step_number(found.step):,} done again"
+        # Peaks of single steps may be lower bounds; the counters go back to the start of the program.
+        for what, predicted, before, actual in (
+            ("allocated", found.allocated_bytes, found.allocated_peak_bytes, frame.allocated_peak_bytes),
+            ("reserved", found.reserved_bytes, found.reserved_peak_bytes, frame.reserved_peak_bytes),
+        ):
+            if before is not None and actual is not None:
+                made = [_Made(f"peak {what}, predicted from {name}", max(predicted, before))]
+                peak = StepPeak(device, last.number, actual, True)
+                yield from self._scored(session.pid, device, made, peak, last.end_ns, last.number - 1)
 
     def _scored(
         self, pid: Optional[int], device: str, made: list[_Made], actual: StepPeak, time_ns: int, completed: int

@@ -2,61 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional
 
+from memtui.session.readings import SteadyStep
 from memtui.session.steps import step_number
-from memtui.wire.frames import RecordedStep
+from memtui.wire.frames import DeviceFrame, RecordedStep
 
 from . import units
-from .allocator.replay import Failure, Replayed
-from .view import Kind
+from .allocator.replay import Replayed
 
 
-@dataclass(frozen=True)
-class Steady:
-    """Peaks of live tensors and of segments, of one device. `growth_bytes` is what each step leaves behind.
-
-    Predicted where every address of the recorded step was found again and it goes on like that; else a lower bound.
-    """
-
-    allocated_bytes: int
-    reserved_bytes: int
-    kind: Kind
-    growth_bytes: int
-    failure: Optional[Failure]
-    basis: str
-
-
-def steady(recorded: RecordedStep, replayed: Replayed) -> Steady:
-    """The peaks, and what they rest on."""
-    certain = replayed.exact and replayed.steady
+def steady(recorded: RecordedStep, replayed: Replayed, frame: Optional[DeviceFrame] = None) -> SteadyStep:
+    """The peaks, and what they rest on; with the peaks that `frame` has counted."""
     parts = [f"step {step_number(recorded.step):,} done again by the allocator's rules"]
     if not replayed.exact:
         parts.append(f"{replayed.same_place:,} of its {replayed.compared:,} allocations where they were")
-    if not replayed.steady and replayed.failure is None:
+    failure = replayed.failure
+    if not replayed.steady and failure is None:
         parts.append(f"still rising after {len(replayed.steps)} steps")
-    return Steady(
+    return SteadyStep(
+        recorded.time_ns + recorded.duration_ns,
+        recorded.device,
+        recorded.step,
         replayed.peak_allocated_bytes,
         replayed.peak_reserved_bytes,
-        "predicted" if certain else "lower_bound",
-        replayed.growth_bytes,
-        replayed.failure,
+        replayed.exact and replayed.steady,
         ", ".join(parts),
+        replayed.growth_bytes,
+        None if failure is None else failure.step,
+        None if failure is None else failure.asked_bytes,
+        None if failure is None else failure.free_bytes,
+        None if frame is None else frame.allocated_peak_bytes,
+        None if frame is None else frame.reserved_peak_bytes,
     )
 
 
-def steady_lines(found: Steady) -> tuple[str, ...]:
+def steady_lines(found: SteadyStep) -> tuple[str, ...]:
     """The same in words, each line one fact."""
-    bound = "" if found.kind == "predicted" else "≥ "
-    lines = [f"peak reserved {bound}{units.size(found.reserved_bytes)} predicted: {found.basis}"]
+    bound = "" if found.exact else "≥ "
+    peaks = f"peak allocated {bound}{units.size(found.allocated_bytes)}, reserved {bound}"
+    lines = [f"{peaks}{units.size(found.reserved_bytes)} predicted: {found.basis}"]
     if found.growth_bytes:
         lines.append(f"each step leaves {units.size(found.growth_bytes)} more behind")
-    failure = found.failure
-    if failure is not None:
-        when = "in the next step" if failure.step == 1 else f"in {failure.step} steps"
-        line = f"a request of {units.size(failure.asked_bytes)} would fail {when}"
-        if failure.scattered:
-            line += f", though {units.size(failure.free_bytes)} would be free: in pieces, none of them large enough"
+    if found.failing_step is not None and found.asked_bytes is not None:
+        when = "in the next step" if found.failing_step == 1 else f"in {found.failing_step} steps"
+        line = f"a request of {units.size(found.asked_bytes)} would fail {when}"
+        if found.free_bytes is not None and found.free_bytes >= found.asked_bytes:
+            line += f", though {units.size(found.free_bytes)} would be free: in pieces, none of them large enough"
         lines.append(line)
     return tuple(lines)

@@ -10,7 +10,7 @@ import threading
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Optional
 
-from memtui.analysis.scores import Scorer
+from memtui.analysis.analyst import Analyst
 from memtui.cli import CommandError
 from memtui.inject.process import read_status
 from memtui.sources.agent_probe import AgentError, find_agent, probe
@@ -93,9 +93,9 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     from .run import tell_going_on
 
     if not app:
-        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=log, scorer=Scorer().due), options)
+        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=log, analyst=Analyst()), options)
     check_terminal()
-    monitor = Monitor(pid, supervised=supervised, collect=False, log=log, enter=enters, scorer=Scorer().due)
+    monitor = Monitor(pid, supervised=supervised, collect=False, log=log, enter=enters, analyst=Analyst())
     kind = show(monitor, options)
     if supervised and kind != "detach":
         return _leave(pid, kind)
@@ -145,7 +145,7 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     if app:
         check_terminal()
         label = " ".join(program.start.argv)
-        show(Monitor(pid, supervised=True, collect=False, log=log, label=label, scorer=Scorer().due), options)
+        show(Monitor(pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst()), options)
     sys.stdout.flush()
     try:
         status, last_words = replay_to(pid, 1)

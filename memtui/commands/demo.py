@@ -12,7 +12,7 @@ import tempfile
 from typing import BinaryIO
 
 import memtui.examples
-from memtui.analysis.scores import Scorer
+from memtui.analysis.analyst import Analyst
 from memtui.cli import CommandError
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import LaunchFailed
@@ -72,7 +72,7 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
             )
         except LaunchFailed as error:
             raise launch_failed(error) from None
-        monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL, scorer=Scorer().due)
+        monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL, analyst=Analyst())
         # Under nohup it goes on when the terminal goes; else the training must not be left behind.
         hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
         try:

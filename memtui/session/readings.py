@@ -107,3 +107,27 @@ class OptimizerTrial:
     later_bytes: Optional[int] = None
     decided: bool = False  # values decide how much state there is: this is the most
     reason: str = ""  # why nothing could be told
+
+
+@dataclass(frozen=True)
+class SteadyStep:
+    """What a recorded step comes to when the allocator's rules do it again and again: predicted peaks, in bytes.
+
+    `exact` where each allocation was given its recorded address and the steps went on alike; else the peaks are lower
+    bounds. `asked_bytes` is a request that would fail in the `failing_step`-th step from then, though `free_bytes`
+    would be free.
+    """
+
+    time_ns: int
+    device: str
+    step: int  # completed before the recorded one, as in its message
+    allocated_bytes: int
+    reserved_bytes: int
+    exact: bool
+    basis: str
+    growth_bytes: int = 0  # that each step leaves behind
+    failing_step: Optional[int] = None
+    asked_bytes: Optional[int] = None
+    free_bytes: Optional[int] = None
+    allocated_peak_bytes: Optional[int] = None  # counted until then
+    reserved_peak_bytes: Optional[int] = None

@@ -26,7 +26,7 @@ from .firststep import FirstStep
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial
+from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, SteadyStep
 from .steps import Floor, Step, StepHistory, StepPeak
 
 #: Events kept; the agent keeps fewer.
@@ -115,6 +115,7 @@ class Session:
         self._tensors: dict[str, Tensors] = {}
         self._extra_devices: dict[str, Device] = {}
         self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
+        self._steady: dict[str, SteadyStep] = {}
 
     # What the agent says
 
@@ -292,6 +293,15 @@ class Session:
         """What was found of this optimizer before its first step; None where it was not tried."""
         return self._trials.get((optimizer.name, device, optimizer.trainable_bytes.get(device, 0)))
 
+    def apply_steady(self, step: SteadyStep) -> None:
+        """Takes in what a recorded step comes to; the newest of a device counts."""
+        self._steady[step.device] = step
+        self.revision += 1
+
+    def steady_step(self, device: str) -> Optional[SteadyStep]:
+        """What the newest recorded step of a device comes to; None where none was done again."""
+        return self._steady.get(device)
+
     def set_connection(self, connection: Connection, text: str = "") -> None:
         """Says how the agent can be reached, and why it cannot."""
         if (connection, text) != (self.connection, self.connection_text):
@@ -417,7 +427,7 @@ class Session:
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
-        twin._trials = self._trials.copy()
+        twin._trials, twin._steady = self._trials.copy(), self._steady.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors"),
             *("_readings", "_paired", "_extra_devices"),

@@ -10,6 +10,7 @@ Every line has a `kind` and a `time_ns` of the monitored machine:
   `device`: the driver's newest figures (`age_ns` before the frame).
 - `driver`, `host`: a reading of the driver, and of the process and the machine by the operating system.
 - `optimizer_trial`: what an optimizer's first steps will take, predicted before the first.
+- `steady_step`: what a recorded step comes to when it goes on like that, predicted.
 - `end`: `exit_status` (-N for signal N), `exception`, `text`; what is not known is left out.
 
 What cannot be had is left out, never 0.
@@ -20,7 +21,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional, TypeVar
 
-from memtui.session.readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, OtherProcess
+from memtui.session.readings import (
+    DeviceReading,
+    DriverReading,
+    HostReading,
+    OptimizerTrial,
+    OtherProcess,
+    SteadyStep,
+)
 from memtui.session.session import End, Session
 from memtui.wire import codec
 from memtui.wire.frames import DeviceFrame, Frame
@@ -97,7 +105,7 @@ def read_message(line: Plain) -> Any:
         raise LogError(str(error)) from None
 
 
-def reading_line(kind: str, reading: DriverReading | HostReading | OptimizerTrial | End) -> Plain:
+def reading_line(kind: str, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep | End) -> Plain:
     """A reading of the viewer's own, or the end."""
     plain = _given(reading)
     return {"kind": kind, "time_ns": plain.pop("time_ns"), **plain}
@@ -122,6 +130,11 @@ def read_host(line: Plain) -> HostReading:
 def read_trial(line: Plain) -> OptimizerTrial:
     """What was predicted of an optimizer; raises LogError."""
     return _build(OptimizerTrial, line)
+
+
+def read_steady(line: Plain) -> SteadyStep:
+    """What a recorded step comes to; raises LogError."""
+    return _build(SteadyStep, line)
 
 
 def read_end(line: Plain) -> End:

@@ -20,6 +20,7 @@ from .log_format import (
     read_frame,
     read_host,
     read_message,
+    read_steady,
     read_trial,
 )
 
@@ -187,6 +188,8 @@ def apply_line(session: Session, plain: Any) -> None:
         session.apply_host(read_host(plain))
     elif kind == "optimizer_trial":
         session.apply_trial(read_trial(plain))
+    elif kind == "steady_step":
+        session.apply_steady(read_steady(plain))
     elif kind == "end":
         session.end = read_end(plain)
         session.revision += 1

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Optional
 
-from memtui.session.readings import DriverReading, HostReading, OptimizerTrial
+from memtui.session.readings import DriverReading, HostReading, OptimizerTrial, SteadyStep
 from memtui.session.session import End, Message, Session
 from memtui.wire import codec
 from memtui.wire.frames import Frame
@@ -16,7 +16,12 @@ from .log_format import FORMAT, VERSION, LogError, Plain, frame_line, reading_li
 from .log_reader import is_log
 
 _FLUSH_NS = 1_000_000_000
-_KINDS: dict[type, str] = {DriverReading: "driver", HostReading: "host", OptimizerTrial: "optimizer_trial"}
+_KINDS: dict[type, str] = {
+    DriverReading: "driver",
+    HostReading: "host",
+    OptimizerTrial: "optimizer_trial",
+    SteadyStep: "steady_step",
+}
 
 
 class LogWriter:
@@ -54,7 +59,7 @@ class LogWriter:
             plain = codec.to_json(message)
             self._write({"kind": plain["kind"], "time_ns": message.time_ns, **plain})
 
-    def reading(self, reading: DriverReading | HostReading | OptimizerTrial) -> None:
+    def reading(self, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep) -> None:
         """Writes a reading of the viewer's own."""
         self._write(reading_line(_KINDS[type(reading)], reading))
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
-from memtui.session.readings import DriverReading, OptimizerTrial
+from memtui.session.readings import DriverReading, OptimizerTrial, SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import Event, Frame, Model
 
@@ -38,7 +38,7 @@ class Monitor:
 
     With `supervised` the process was started by `memtui run`: `program` is its terminal and its end, and the agent is
     looked for in it and in what it starts (a launcher's ranks). Otherwise the agent is that of `pid` itself; with
-    `enter` it has none yet, and gets one. `scorer` tells, after each frame, which forecasts have come true.
+    `enter` it has none yet, and gets one. `analyst` says after each frame what was found out meanwhile, in little time.
     """
 
     replay = False
@@ -52,7 +52,7 @@ class Monitor:
         log: Optional[LogWriter] = None,
         label: str = "",
         enter: bool = False,
-        scorer: Optional[Callable[[Session], Iterable[Event]]] = None,
+        analyst: Optional[Callable[[Session], Iterable[Event | SteadyStep]]] = None,
     ) -> None:
         self.pid = pid
         self.session = Session(pid)
@@ -75,7 +75,7 @@ class Monitor:
         self._entry = Entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
         self._trials = OptimizerTrials(self._take_trial)
-        self._scorer = scorer
+        self._analyst = analyst
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
@@ -206,11 +206,18 @@ class Monitor:
             self._host = HostSource(self._agent_pid)
         if isinstance(message, Model):
             self._trials.consider(self.session)
-        if self._scorer is not None and isinstance(message, Frame):
-            for event in self._scorer(self.session):
-                if self.session.apply(event, received_ns) and self._log is not None:
-                    self._log.message(event, self.session)
+        if self._analyst is not None and isinstance(message, Frame):
+            for found in self._analyst(self.session):
+                self._take_found(found, received_ns)
         self._changed()
+
+    def _take_found(self, found: Event | SteadyStep, received_ns: int) -> None:
+        if isinstance(found, SteadyStep):
+            self.session.apply_steady(found)
+            if self._log is not None:
+                self._log.reading(found)
+        elif self.session.apply(found, received_ns) and self._log is not None:
+            self._log.message(found, self.session)
 
     def _take_trial(self, trial: OptimizerTrial) -> None:
         self.session.apply_trial(trial)

@@ -146,8 +146,8 @@ def _gpt2(row: dict[str, Any]) -> Any:
         "figure": "reserved",
         "torch": "2.6.0",
         "shape": Shape(163_009_536, 12, 768, 12, 1024, row["config"]["batch"], halves),
-        "cause": "of the program its first and its last version are published, and this one is between; no way of making the mask "
-        "and no number of steps explains these few MiB"
+        "cause": "of its program the first and the last version are published, and this one is between; no way of "
+        "making the mask and no number of steps explains these few MiB"
         if step in ("bf16", "+ native LayerNorm/GELU")
         else "inductor pads a matrix where it measures that to be faster, and here nothing can be measured: padded as "
         "`force_shape_pad` has it, the unaligned vocabulary takes 0.5 % more than published",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.events import event_text
 from memtui.analysis.scores import SCORED, Scorer, error_share
+from memtui.session.readings import SteadyStep
 from tests.support.sessions import MIB, Run, classified
 
 
@@ -66,3 +67,26 @@ def test_nothing_is_scored_that_was_not_predicted() -> None:
     run.end_step(408 * MIB, 552 * MIB)
 
     assert scorer.due(run.session) == []
+
+
+def _done_again(run: Run, allocated: int, reserved: int) -> SteadyStep:
+    return SteadyStep(run.now_ns, "cuda:0", 1, allocated, reserved, True, "", 0, None, None, None, 504 * MIB, 600 * MIB)
+
+
+def test_a_step_that_was_done_again_is_held_against_the_counters() -> None:
+    """Of the peaks that torch has counted since the program began: what was higher before the forecast stays so."""
+    run, scorer = Run(), Scorer()
+    _through_the_first_optimizer(run)
+    run.end_step(408 * MIB, 552 * MIB)
+    run.session.apply_steady(_done_again(run, 552 * MIB, 580 * MIB))
+    scorer.due(run.session)
+    told = []
+    for _ in range(21):
+        run.end_step(408 * MIB, 552 * MIB, allocated_peak_bytes=552 * MIB, reserved_peak_bytes=620 * MIB)
+        told += [event for event in scorer.due(run.session) if "done again" in event.text]
+
+    assert [event.text for event in told] == [
+        "peak allocated, predicted from step 2 done again",
+        "peak reserved, predicted from step 2 done again",
+    ]
+    assert [round(1e4 * (error_share(event) or 0)) for event in told] == [0, round(1e4 * (600 / 620 - 1))]

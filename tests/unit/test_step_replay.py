@@ -135,11 +135,12 @@ def test_private_pools_are_left_out_and_an_emptied_cache_is_emptied() -> None:
 
 def test_what_it_comes_to_in_words() -> None:
     found = steady(USUAL, replayed(USUAL))
-    assert (found.allocated_bytes, found.reserved_bytes, found.kind) == (128 * MIB, 128 * MIB, "predicted")
-    assert steady_lines(found) == ("peak reserved 128.0 MiB predicted: step 4 done again by the allocator's rules",)
+    assert (found.allocated_bytes, found.reserved_bytes, found.exact) == (128 * MIB, 128 * MIB, True)
+    line = "peak allocated 128.0 MiB, reserved 128.0 MiB predicted: step 4 done again by the allocator's rules"
+    assert steady_lines(found) == (line,)
     growing = made([(-1, -1, 32, PARAMETERS, 0), (0, -1, 16, TEMPORARIES, 40)], 1, (0, 32), (32, 4))
     found = steady(growing, replayed(growing, steps=3))
-    assert found.kind == "lower_bound"
+    assert not found.exact
     assert steady_lines(found)[1:] == ("each step leaves 16.0 MiB more behind",)
 
 
@@ -150,8 +151,7 @@ def test_a_request_that_fails_for_want_of_one_piece() -> None:
     replay = StepReplay(prepared(step), capacity_bytes=160 * MIB)
     list(replay.run())
     found = steady(step, replay.result)
-    assert found.failure is not None
-    assert found.failure.scattered
+    assert (found.failing_step, found.asked_bytes, found.free_bytes) == (1, 48 * MIB, 64 * MIB)
     assert steady_lines(found)[-1] == (
         "a request of 48.0 MiB would fail in the next step, though 64.0 MiB would be free: in pieces, none of them "
         "large enough"
