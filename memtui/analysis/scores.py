@@ -64,7 +64,7 @@ class Scorer:
             ("reserved", found.reserved_bytes, found.reserved_peak_bytes, frame.reserved_peak_bytes),
         ):
             if before is not None and actual is not None:
-                made = [_Made(f"peak {what}, predicted from {name}", max(predicted, before))]
+                made = [_Made(f"peak {what}, {name}", max(predicted, before))]
                 peak = StepPeak(device, last.number, actual, True)
                 yield from self._scored(session.pid, device, made, peak, last.end_ns, last.number - 1)
 
@@ -86,10 +86,10 @@ def _first(session: Session, device: str) -> list[_Made]:
     made = []
     told = after_forward(session, device)
     if told is not None:
-        made.append(_Made("first step, predicted after its forward", told.first_bytes))
+        made.append(_Made("first step, after its forward", told.first_bytes))
     told = before_optimizer(session, device)
     if told is not None:
-        made.append(_Made("first step, predicted before its optimizer ran", told.first_bytes))
+        made.append(_Made("first step, before its optimizer", told.first_bytes))
     return made
 
 
@@ -97,10 +97,10 @@ def _later(session: Session, device: str) -> list[_Made]:
     made = []
     told = after_forward(session, device)
     if told is not None:
-        made.append(_Made("later steps, predicted after the first forward", told.later_bytes))
+        made.append(_Made("later steps, after the first forward", told.later_bytes))
     told = before_optimizer(session, device)
     if told is not None:
-        made.append(_Made("later steps, predicted before the first optimizer step", told.later_bytes))
+        made.append(_Made("later steps, before the first optimizer", told.later_bytes))
     return made
 
 

@@ -28,7 +28,7 @@ def test_the_first_step_is_scored_when_it_is_over() -> None:
     assert event.name == SCORED
     assert event.figures == {"predicted_bytes": 504 * MIB, "actual_bytes": 500 * MIB, "actual_exact": 1}
     assert error_share(event) == 504 / 500 - 1
-    text = "forecast scored: first step, predicted before its optimizer ran: 504.0 MiB, actual 500.0 MiB (+0.8 %)"
+    text = "forecast 504.0 MiB, actual 500.0 MiB (+0.8 %): first step, before its optimizer"
     assert event_text(event) == text
 
 
@@ -54,8 +54,8 @@ def test_later_steps_are_scored_after_enough_of_them() -> None:
         told += scorer.due(run.session)
 
     assert [event.text for event in told] == [
-        "first step, predicted before its optimizer ran",
-        "later steps, predicted before the first optimizer step",
+        "first step, before its optimizer",
+        "later steps, before the first optimizer",
     ]
     assert told[1].figures["predicted_bytes"] == told[1].figures["actual_bytes"] == 552 * MIB
 
@@ -86,7 +86,7 @@ def test_a_step_that_was_done_again_is_held_against_the_counters() -> None:
         told += [event for event in scorer.due(run.session) if "done again" in event.text]
 
     assert [event.text for event in told] == [
-        "peak allocated, predicted from step 2 done again",
-        "peak reserved, predicted from step 2 done again",
+        "peak allocated, step 2 done again",
+        "peak reserved, step 2 done again",
     ]
     assert [round(1e4 * (error_share(event) or 0)) for event in told] == [0, round(1e4 * (600 / 620 - 1))]
