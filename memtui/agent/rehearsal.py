@@ -79,6 +79,12 @@ class Rehearsal:
 
 
 def _lives(pid: int) -> bool:
+    """Whether the process is there, and not only its entry that nobody has collected yet."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[:1] not in ([b"Z"], [b"X"])
+    except OSError:
+        pass  # gone, or hidden from this user
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
