@@ -60,7 +60,11 @@ class StepHistory:
         self._short: deque[tuple[int | None, StepPeak]] = deque(maxlen=STEPS_KEPT)
 
     def add(self, step: Step) -> None:
-        """Adds a completed step; O(devices)."""
+        """Adds a completed step; O(devices). One that is known already is told better now."""
+        if self.recent and step.number == self.recent[-1].number:
+            step = _together(self.recent.pop(), step)
+            if self.first is not None and self.first.number == step.number:
+                self.first = step
         self.recent.append(step)
         if self.first is None:
             self.first = step
@@ -138,3 +142,14 @@ class Floor:
     step: int
     allocated_bytes: int
     num_blocks: Optional[int]
+
+
+def _together(before: Step, after: Step) -> Step:
+    """One step that was told twice: at a tick just before its last boundary's frame, and by that."""
+    peaks = {peak.device: peak for peak in before.peaks}
+    for peak in after.peaks:
+        known = peaks.get(peak.device)
+        if known is None or (peak.exact, peak.bytes_held) >= (known.exact, known.bytes_held):
+            peaks[peak.device] = peak
+    duration = after.duration_ns if after.duration_ns is not None else before.duration_ns
+    return Step(after.number, after.end_ns, duration, tuple(peaks.values()))

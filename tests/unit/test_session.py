@@ -135,6 +135,18 @@ def test_devices_are_matched_by_uuid_not_by_order() -> None:
     assert [device.device for device in session.devices] == ["cuda:0", "cuda:1"]
 
 
+def test_a_step_that_is_told_twice_is_one() -> None:
+    """A tick may be ahead of the boundaries before it: its frame says that the step is over, theirs not yet."""
+    run = Run()
+    run.end_step(GIB, 2 * GIB)
+    run.end_step(GIB, 3 * GIB, exact=False)
+    run.frame(GIB, step=1, phase="optimizer", boundary="optimizer_start")
+    run.step -= 1
+    run.end_step(GIB, 3 * GIB)
+
+    assert [(step.number, step.peaks[0].exact) for step in run.session.steps.recent] == [(1, True), (2, True)]
+
+
 def test_the_steps_with_state_are_told_apart_when_that_is_known_late() -> None:
     """GIVEN steps, and only then the event that says since when state was there, THEN steps before it do not count."""
     run = Run()
