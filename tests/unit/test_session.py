@@ -138,6 +138,7 @@ def test_devices_are_matched_by_uuid_not_by_order() -> None:
 def test_a_step_that_is_told_twice_is_one() -> None:
     """A tick may be ahead of the boundaries before it: its frame says that the step is over, theirs not yet."""
     run = Run()
+    run.frame(GIB)
     run.end_step(GIB, 2 * GIB)
     run.end_step(GIB, 3 * GIB, exact=False)
     run.frame(GIB, step=1, phase="optimizer", boundary="optimizer_start")
