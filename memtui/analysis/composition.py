@@ -9,8 +9,15 @@ from memtui.wire.frames import Classification
 
 from .view import Composition, Spread
 
+#: Kinds whose size follows the batch, of which backward's temporaries are, and the optimizer's are not.
+GROWING = ("activations", "inputs", "temporaries")
 #: Looks that are compared must be so many before they say anything.
 _LEAST_LOOKS = 3
+
+
+def growing(phase: str) -> tuple[str, ...]:
+    """Kinds that grow with the batch: what the optimizer makes for a moment is as large as the parameters."""
+    return GROWING[:-1] if phase == "optimizer" else GROWING
 
 
 def fullest(session: Session, device: str) -> Optional[Composition]:
