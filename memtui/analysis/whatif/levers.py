@@ -220,7 +220,7 @@ def _frozen(facts: Facts) -> Lever:
     lever = Lever(
         "frozen",
         PARAMETERS,
-        "half of what is trained frozen" if some else "half of it frozen",
+        "half of the trained frozen" if some else "half of it frozen",
         "gradients, optimizer state and the optimizer's temporaries halve",
         "less that learns",
         "activations stay at most as they are: those before the first trained layer go",

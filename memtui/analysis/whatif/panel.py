@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
-from memtui.analysis.bar import band
 from memtui.analysis.policy import DEFAULT, Policy
 from memtui.analysis.text import phase_words
 from memtui.session.session import Session
@@ -117,7 +116,7 @@ def _bands(then: Moment, facts: Facts) -> tuple[tuple[str, int], ...]:
 
 def _moved(now: Moment, then: Moment) -> list[tuple[str, int, int]]:
     pairs = zip(CATEGORIES, now.sizes, then.sizes)
-    return [(band(key, 0).label, before, after) for key, before, after in pairs if before != after]
+    return [(key, before, after) for key, before, after in pairs if before != after]
 
 
 def _largest(facts: Facts) -> str:
