@@ -30,7 +30,7 @@ _WORDS = {
     "checkpointing": "gradient checkpointing",
     "autocast": "bf16 autocast",
     "bf16": "bf16, parameters and all",
-    "frozen": "half of it frozen",
+    "frozen": "half the model frozen",
     "sgd": "SGD without momentum",
     "fused": "fused optimizer step",
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from memtui.analysis import units
+from memtui.analysis.composition import Proportion, proportion
 from memtui.analysis.forecast import Forecast, build_forecast
 from memtui.analysis.ladder import build_ladder
 from memtui.analysis.optimizers import optimizer_state, temporary_bytes
@@ -47,6 +48,7 @@ class Facts:
     outside_bytes: Optional[int] = None
     reach_bytes: Optional[int] = None
     batch: Optional[int] = None
+    growth: str = ""  # whether activations were seen to follow the inputs
     checkpointed: Checkpointed = NOT_RECORDED
     largest_gradient_bytes: Optional[int] = None
     gathered_bytes: Optional[int] = None  # of other devices' parameters at once, where they are sharded
@@ -62,7 +64,10 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
     """The facts of a device, or why there are none."""
     model = session.model
     if device == "host":
-        return None, "of a GPU's memory only: on the host it is not known which bytes are whose"
+        return (
+            None,
+            "for a GPU only: on the host activations are not told apart, so it is not known what a change would do",
+        )
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     if model is None or not model.parameter_bytes.get(device):
@@ -90,6 +95,7 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
         roots=model.roots,
         outside_bytes=None if forecast.device_bytes is None else forecast.device_bytes - forecast.allocated_bytes,
         reach_bytes=ladder.reach_bytes,
+        growth=_growth(proportion(session, device)),
         batch=batch_of(() if session.hello is None else session.hello.argv),
     )
     if timeline is not None:
@@ -108,8 +114,18 @@ def batch_of(argv: Sequence[str]) -> Optional[int]:
 
 def _basis(timeline: Optional[StepTimeline]) -> str:
     if timeline is None:
-        return "what was looked at between phases, and their peaks: d records a step, and then it is exact"
-    return f"step {step_number(timeline.recorded.step):,}, recorded: every instant of it"
+        return "boundaries and peaks by phase; d records a step, which tells more"
+    return f"step {step_number(timeline.recorded.step):,}, recorded"
+
+
+def _growth(seen: Optional[Proportion]) -> str:
+    if seen is None:
+        return "no steps of unlike sizes were looked at, so this was not seen here"
+    first, last = step_number(seen.least_step), step_number(seen.most_step)
+    return (
+        f"seen in steps {first:,} and {last:,}: inputs ×{seen.inputs_times:.2f}, "
+        f"activations ×{seen.activations_times:.2f}"
+    )
 
 
 def _state_bytes(session: Session, device: str) -> int:
@@ -146,7 +162,7 @@ def _as_high(facts: Facts, session: Session, device: str, forecast: Forecast) ->
     if grows <= 0:
         return facts
     times = 1 + missing / grows
-    words = f"{facts.basis}, taken {times:.2f} times as large, since another step needed {units.size(expected)}"
+    words = f"{facts.basis}; its batch taken ×{times:.2f}, as another step needed {units.size(expected)}"
     return replace(
         facts,
         basis=words,

@@ -62,7 +62,7 @@ def _changed(lever: Lever, facts: Facts, change: Change) -> Lever:
 def _of_activations(facts: Facts, times: int) -> Iterator[Lever]:
     grows = "activations, inputs and backward's temporaries in proportion to the batch; the rest stays"
     batch = Lever("batch", ACTIVATIONS, f"batch ×{times}", grows, "none, if it fits")
-    batch = replace(batch, assumes="all of them grow alike, as most do")
+    batch = replace(batch, assumes=f"they all grow alike; {facts.growth}" if facts.growth else "they all grow alike")
     yield _changed(batch, facts, lambda each: grown(each, times))
     yield _accumulated(facts)
     yield _checkpointed(facts)
@@ -220,7 +220,7 @@ def _frozen(facts: Facts) -> Lever:
     lever = Lever(
         "frozen",
         PARAMETERS,
-        "half of the trained frozen" if some else "half of it frozen",
+        "half of the trained frozen" if some else "half the model frozen",
         "gradients, optimizer state and the optimizer's temporaries halve",
         "less that learns",
         "activations stay at most as they are: those before the first trained layer go",
@@ -234,7 +234,7 @@ def _adapted(facts: Facts) -> Lever:
         "lora",
         PARAMETERS,
         "LoRA, about 1 % trained",
-        "gradients, optimizer state and the optimizer's temporaries are those of 1 %, which comes to the parameters",
+        "gradients, optimizer state and the optimizer's temporaries are those of 1 %, added to the parameters",
         "less that learns",
         "activations stay as they are",
     )

@@ -22,7 +22,7 @@ Fits = Literal["fits", "tight", "no", "unknown"]
 class Answer:
     """A lever's row. Bytes; None is unknown. `parts` are (category, before, after) at the peaks, the moved ones.
 
-    `bands` are (category, bytes) of the device at the new peak; what is outside the allocator is "non_torch".
+    `bands` are (category, bytes) of the device at the new peak; "outside" is all outside the allocator.
     """
 
     words: str
@@ -111,7 +111,7 @@ def _fits(device: Optional[int], reach: Optional[int], sign: Sign, policy: Polic
 
 def _bands(then: Moment, facts: Facts) -> tuple[tuple[str, int], ...]:
     inside = [(key, held) for key, held in zip(CATEGORIES, then.sizes) if held]
-    return (*inside, ("non_torch", facts.outside_bytes)) if facts.outside_bytes else tuple(inside)
+    return (*inside, ("outside", facts.outside_bytes)) if facts.outside_bytes else tuple(inside)
 
 
 def _moved(now: Moment, then: Moment) -> list[tuple[str, int, int]]:
