@@ -17,7 +17,7 @@ from memtui.analysis.whatif.levers import levers
 from memtui.analysis.whatif.moments import Moment, grown, highest, lives, moment, most_times, of_lives
 from memtui.analysis.whatif.panel import Answer, panel
 from memtui.session.session import Session
-from memtui.wire.frames import CATEGORIES, Mark, Optimizer
+from memtui.wire.frames import CATEGORIES, DeviceFrame, Frame, Mark, Optimizer
 from tests.support.recorded import by_hand, gpt
 from tests.support.sessions import GIB, MIB, Run, classified
 
@@ -160,6 +160,16 @@ def test_whether_it_fits_is_by_the_whole_device() -> None:
     assert answer("frozen", facts(reach_bytes=4000 * MIB)).fits == "fits"
 
 
+def test_bounds_of_a_present_that_is_itself_a_bound_say_no_more_than_is_known() -> None:
+    bound = facts(kind="lower_bound", reach_bytes=8 * GIB)
+    now = panel(bound, "").present
+    assert now is not None
+    assert (now.sign, now.fits) == ("≥", "unknown")
+    assert (answer("batch", bound).sign, answer("batch", bound).fits) == ("≥", "unknown")
+    assert (answer("frozen", bound).sign, answer("frozen", bound).fits) == ("≈", "unknown")
+    assert panel(bound, "").largest.startswith("largest batch that fits: at most ×")
+
+
 def test_without_the_devices_figures_nothing_is_said_of_fitting() -> None:
     unknown = panel(facts(outside_bytes=None), "")
     assert {each.fits for each in unknown.answers} == {"unknown"}
@@ -221,28 +231,34 @@ def test_a_recorded_steps_moments_reach_its_peak() -> None:
 # Checkpointing
 
 
-def _two_blocks(**fields: Any) -> StepTimeline:
-    """Two blocks that keep 100 + 10 each, the 10 made last; then a head's 50, and backward in reverse."""
-    activation, module = CATEGORIES.index("activations"), {"first": 0, "second": 1, "head": 2}
+def _two_blocks(head: int = 50, **fields: Any) -> StepTimeline:
+    """Two blocks that keep 100 + 10 each, the 10 made last; then a head's, and backward with 40 more for a moment."""
+    activation, temporary = CATEGORIES.index("activations"), CATEGORIES.index("temporaries")
     rows = (
-        (0, 9, 100, activation, -1, -1, module["first"]),
-        (1, 8, 10, activation, -1, -1, module["first"]),
-        (2, 7, 100, activation, -1, -1, module["second"]),
-        (3, 6, 10, activation, -1, -1, module["second"]),
-        (4, 5, 50, activation, -1, -1, module["head"]),
+        (0, 11, 100, activation, -1, -1, 0),
+        (1, 10, 10, activation, -1, -1, 0),
+        (2, 8, 100, activation, -1, -1, 1),
+        (3, 6, 10, activation, -1, -1, 1),
+        (4, 5, head, activation, -1, -1, 2),
+        (7, 9, 40, temporary, -1, -1, 1),
     )
     given: dict[str, Any] = {"marks": (Mark(0, "forward"), Mark(5, "backward")), **fields}
-    return StepTimeline(by_hand(rows, 10, modules=("layers.0.mlp", "layers.1", "head"), **given))
+    return StepTimeline(by_hand(rows, 12, modules=("layers.0.mlp", "layers.1", "head"), **given))
 
 
-def test_checkpointing_keeps_outputs_and_has_one_block_again_at_a_time() -> None:
-    timeline = _two_blocks()
-    assert timeline.totals[timeline.peak] == 270
+@pytest.mark.parametrize(
+    ("head", "before", "after"),
+    [
+        (50, 270, 10 + 100 + 40),  # the second block's backward, on the first one's output
+        (500, 720, 10 + 10 + 500),  # the loss, on both outputs
+    ],
+)
+def test_checkpointing_keeps_outputs_and_has_one_block_again_at_a_time(head: int, before: int, after: int) -> None:
+    timeline = _two_blocks(head)
+    assert timeline.totals[timeline.peak] == before
     found = checkpointed(timeline)
     assert found.blocks == 2
-    # In forward the second block stands on the first's output; the loss on both outputs and the head's.
-    assert max(each.total for each in found.moments) == 120
-    assert any(each.total == 70 for each in found.moments) or max(each.total for each in found.moments) >= 70
+    assert max(each.total for each in found.moments) == after
 
 
 def test_checkpointing_that_is_in_use_or_has_no_blocks_is_said() -> None:
@@ -313,11 +329,15 @@ def test_state_that_is_still_to_appear_is_counted() -> None:
 
 def test_without_looks_or_a_model_it_says_why() -> None:
     run = Run()
+    assert gather(run.session, "cuda:0", 0, DEFAULT)[1] == "no figures of PyTorch's yet"
+    run.frame(PARAMETERS)
     assert gather(run.session, "cuda:0", 0, DEFAULT)[1] == "the model's parameters on this device are not known yet"
     run.adam(PARAMETERS)
-    run.frame(PARAMETERS)
     assert gather(run.session, "cuda:0", 0, DEFAULT)[1].endswith("d records a step")
-    assert gather(run.session, "host", 0, DEFAULT)[1].startswith("for a GPU only")
+    told = Frame(1, 1, 0, 0, "between", 1, (DeviceFrame("host", allocated_bytes=PARAMETERS),))
+    host = Session(1)
+    host.apply(told, 0)
+    assert gather(host, "host", 0, DEFAULT)[1].startswith("for a GPU only")
 
 
 def test_whether_activations_follow_the_inputs_is_told_where_it_was_seen() -> None:

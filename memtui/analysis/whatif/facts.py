@@ -15,6 +15,7 @@ from memtui.analysis.ladder import build_ladder
 from memtui.analysis.optimizers import optimizer_state, temporary_bytes
 from memtui.analysis.policy import Policy
 from memtui.analysis.recorded import StepTimeline
+from memtui.analysis.view import Kind
 from memtui.session.session import Session
 from memtui.session.steps import step_number
 from memtui.wire.frames import Classification, Optimizer
@@ -38,7 +39,7 @@ class Facts:
     moments: tuple[Moment, ...]
     basis: str
     recorded: bool  # every instant of a step was seen; else boundaries and the peaks of phases
-    kind: str  # of the present peak, as of a figure: predicted, lower_bound
+    kind: Kind  # of the present peak: predicted, lower_bound
     parameter_bytes: int
     trained_bytes: int
     trained: int
@@ -63,11 +64,10 @@ class Facts:
 def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[Optional[Facts], str]:
     """The facts of a device, or why there are none."""
     model = session.model
+    if session.device_frame(device) is None:
+        return None, "no figures of PyTorch's yet"
     if device == "host":
-        return (
-            None,
-            "for a GPU only: on the host activations are not told apart, so it is not known what a change would do",
-        )
+        return None, "for a GPU only: on the host it is not told apart what grows with the batch"
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     if model is None or not model.parameter_bytes.get(device):
@@ -75,8 +75,7 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
     if forecast.allocated_bytes is None:
         return None, forecast.basis
     steps = session.recorded(device)
-    timelines = [StepTimeline(step) for step in steps]
-    timeline = max(timelines, key=lambda each: each.totals[each.peak], default=None)
+    timeline = StepTimeline(steps[-1]) if steps else None
     found = _looked_at(session, device) if timeline is None else of_lives(lives(timeline), timeline)
     if not found:
         return None, "no look at what the memory is made of yet; d records a step"

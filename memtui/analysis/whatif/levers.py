@@ -16,8 +16,8 @@ from memtui.analysis.optimizers import state_factor, usual_temporary_bytes
 from .facts import Facts
 from .moments import Moment, grown
 
-#: Against the truth: what was reckoned, at least that, at most that.
-Sign = Literal["", "≥", "≤"]
+#: Against the truth: what was reckoned, at least that, at most that, or about that: a bound of what is itself a bound.
+Sign = Literal["", "≥", "≤", "≈"]
 Change = Callable[[Moment], Moment]
 
 ACTIVATIONS, PARAMETERS, STATE, STEP = "activations", "parameters and gradients", "optimizer state", "temporaries"
@@ -172,7 +172,7 @@ def _sharded(facts: Facts, stage: int, devices: int) -> Lever:
         if stage > 1
         else f"{what[1]} is divided by {devices}",
         "devices, communication",
-        "every device keeps this batch; NCCL's own memory comes on top",
+        "every device keeps this batch; buckets that DDP has now go; NCCL's own memory comes on top",
     )
     used = _sharding_in_use(facts)
     if used:
@@ -212,7 +212,7 @@ def _shard(each: Moment, facts: Facts, stage: int, devices: int) -> Moment:
             extra = 0
         if stage == 3 and each.phase == "backward":
             extra += facts.block_bytes or 0
-    return each.with_sizes(**sizes, communication=each.size("communication") + extra)
+    return each.with_sizes(**sizes, communication=extra)
 
 
 def _frozen(facts: Facts) -> Lever:

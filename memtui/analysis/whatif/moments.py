@@ -10,6 +10,8 @@ from memtui.analysis.recorded import StepTimeline
 from memtui.wire.frames import CATEGORIES
 
 Sizes = tuple[int, ...]  # bytes, in the order of CATEGORIES
+#: Of a recorded step's peak: what differs by less is not told apart, or thousands of instants would be kept.
+_FINENESS = 2048
 _REST = CATEGORIES.index("unattributed")
 
 
@@ -80,34 +82,39 @@ def of_lives(found: Iterable[Life], timeline: StepTimeline) -> tuple[Moment, ...
         rose = not frees
         now[place] += size
     seen[Moment(phase, tuple(now))] = None
-    return highest(seen)
+    return highest(seen, timeline.totals[timeline.peak] // _FINENESS)
 
 
-def highest(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+def highest(moments: Iterable[Moment], slack_bytes: int = 0) -> tuple[Moment, ...]:
     """Those that no other of their kind is above in every category: one of them is the peak under any change.
 
-    Two kinds are told apart, the optimizer's step and all else: temporaries are of another nature there.
+    Two kinds are told apart, the optimizer's step and all else: temporaries are of another nature there. One that is
+    above another by less than `slack_bytes` in a category is not kept for that.
     """
     # First among those with the same of what does not grow: there are many of them, and few are left.
     alike: dict[object, list[Moment]] = {}
     for each in moments:
         fixed = tuple(held for key, held in zip(CATEGORIES, each.sizes) if key not in GROWING)
         alike.setdefault((each.phase, fixed), []).append(each)
-    return _not_below(each for group in alike.values() for each in _not_below(group))
+    left = [each for group in alike.values() for each in _not_below(group, slack_bytes)]
+    kinds = ([each for each in left if (each.phase == "optimizer") is kind] for kind in (False, True))
+    return tuple(each for kind in kinds for each in _not_below(kind, slack_bytes))
 
 
-def _not_below(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+def _not_below(moments: list[Moment], slack_bytes: int) -> list[Moment]:
     kept: list[Moment] = []
     for each in sorted(moments, key=lambda moment: -moment.total):
-        if not any(_above(other, each) for other in reversed(kept)):
+        least = tuple(held - slack_bytes for held in each.sizes)
+        if not any(_reaches(other.sizes, least) for other in reversed(kept)):
             kept.append(each)
-    return tuple(kept)
+    return kept
 
 
-def _above(other: Moment, each: Moment) -> bool:
-    if (other.phase == "optimizer") != (each.phase == "optimizer"):
-        return False
-    return all(high >= low for high, low in zip(other.sizes, each.sizes))
+def _reaches(sizes: Sizes, least: Sizes) -> bool:
+    for held, needed in zip(sizes, least):  # a loop, not all(): this is where the time goes
+        if held < needed:
+            return False
+    return True
 
 
 def parts(each: Moment) -> tuple[int, int]:

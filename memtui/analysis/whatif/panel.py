@@ -64,8 +64,7 @@ def build_panel(
 
 def panel(facts: Facts, device: str, times: int = 2, devices: int = 8, policy: Policy = DEFAULT) -> Panel:
     """The same of facts that are there; the batch is asked for `times` as large, and sharing among `devices`."""
-    sign: Sign = "≥" if facts.kind == "lower_bound" else ""
-    now = Lever("now", "", "now", "", sign=sign, moments=facts.moments)
+    now = Lever("now", "", "now", "", moments=facts.moments)
     return Panel(
         device,
         _answer(now, facts, policy),
@@ -80,14 +79,15 @@ def _answer(lever: Lever, facts: Facts, policy: Policy) -> Answer:
     then, now = max(lever.moments, key=lambda each: each.total, default=None), facts.present
     peak = None if then is None else then.total
     device = None if peak is None or facts.outside_bytes is None else peak + facts.outside_bytes
+    sign = _sign(lever, facts)
     return Answer(
         words=lever.words,
         group=lever.group,
         peak_bytes=peak,
-        sign=lever.sign,
+        sign=sign,
         change_bytes=None if peak is None else peak - now.total,
         device_bytes=device,
-        fits=_fits(device, facts.reach_bytes, lever.sign, policy),
+        fits=_fits(device, facts.reach_bytes, sign, policy),
         phase="" if then is None else then.phase,
         bands=() if then is None else _bands(then, facts),
         parts=() if then is None else tuple(_moved(now, then)),
@@ -98,13 +98,19 @@ def _answer(lever: Lever, facts: Facts, policy: Policy) -> Answer:
     )
 
 
+def _sign(lever: Lever, facts: Facts) -> Sign:
+    if facts.kind != "lower_bound":
+        return lever.sign
+    return "≈" if lever.sign == "≤" else "≥"
+
+
 def _fits(device: Optional[int], reach: Optional[int], sign: Sign, policy: Policy) -> Fits:
     """A lower bound can show that it does not fit, never that it does; an upper bound the other way round."""
     if device is None or reach is None:
         return "unknown"
     if device > reach:
-        return "unknown" if sign == "≤" else "no"
-    if sign == "≥":
+        return "unknown" if sign in ("≤", "≈") else "no"
+    if sign in ("≥", "≈"):
         return "unknown"
     return "tight" if reach - device < policy.tight_share * reach else "fits"
 
@@ -130,7 +136,7 @@ def _largest(facts: Facts) -> str:
     if not times:
         return f"no batch fits: what does not grow with it is more than the {units.size(room)} that tensors can have"
     shown = f"×{int(times):,}" if times >= 10 else f"×{int(times * 100) / 100:.2f}"
-    said = f"largest batch that fits: {shown}"
+    said = f"largest batch that fits: {'at most ' if facts.kind == 'lower_bound' else ''}{shown}"
     if facts.batch is not None:
         said += f", {int(times * facts.batch):,} samples ({facts.batch:,} now, by the command line)"
     return said

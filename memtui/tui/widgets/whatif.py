@@ -179,7 +179,7 @@ class WhatIfTable(Lines):
         if answer.peak_bytes is not None:
             head += f": {answer.sign}{units.size(answer.peak_bytes)} {where(answer)}"
         if answer.device_bytes is not None and self.panel.capacity_bytes:
-            head += f", on the device {answer.sign}{of(answer.device_bytes, self.panel.capacity_bytes)}"
+            head += f", device {answer.sign}{of(answer.device_bytes, self.panel.capacity_bytes)}"
         shown = shorten(self.look.text(head), width - 3, self.look.glyphs.ellipsis)
         rows = [Line().add("  " + shown, roles.TITLE).row(width)]
         held = self._held(answer, width)
@@ -190,7 +190,7 @@ class WhatIfTable(Lines):
         return rows + self._paragraph(said, width, most - len(rows))
 
     def _paragraph(self, said: list[tuple[str, str]], width: int, most: int) -> list[Row]:
-        text = "; ".join(f"{label}: {words}" if label else words for label, words in said)
+        text = " · ".join(f"{label}: {words}" if label else words for label, words in said)
         ellipsis = self.look.glyphs.ellipsis
         pieces = textwrap.wrap(
             self.look.text(text), max(10, width - 4), max_lines=max(1, most), placeholder=f" {ellipsis}"
