@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import ge
 from typing import NamedTuple, Optional
 
 from memtui.analysis.composition import GROWING, growing
@@ -105,16 +106,9 @@ def _not_below(moments: list[Moment], slack_bytes: int) -> list[Moment]:
     kept: list[Moment] = []
     for each in sorted(moments, key=lambda moment: -moment.total):
         least = tuple(held - slack_bytes for held in each.sizes)
-        if not any(_reaches(other.sizes, least) for other in reversed(kept)):
+        if not any(all(map(ge, other.sizes, least)) for other in reversed(kept)):
             kept.append(each)
     return kept
-
-
-def _reaches(sizes: Sizes, least: Sizes) -> bool:
-    for held, needed in zip(sizes, least):  # a loop, not all(): this is where the time goes
-        if held < needed:
-            return False
-    return True
 
 
 def parts(each: Moment) -> tuple[int, int]:
