@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Callable
 
 from memtui.analysis.units import size
-from memtui.analysis.whatif.panel import Panel, build_panel
+from memtui.analysis.whatif.panel import Largest, Panel, build_panel
 from memtui.session.session import Session
 from memtui.sources.monitor import Monitor
+from memtui.sources.virtual_driver import use_driver_of
 
 from . import surroundings
 from .report import Line
@@ -39,20 +40,39 @@ _ERROR = 0.05
 
 
 def bench() -> Iterator[Line]:
-    """Each kind and change: by the looks between phases, and by a recorded step."""
-    with surroundings.runtime_folder() as runtime:
+    """Each kind and change, by the looks between phases and by a recorded step; then the largest batch that fits."""
+    with surroundings.runtime_folder() as runtime, _sockets_in(str(runtime)):
+        env = surroundings.with_virtual_gpu(runtime)
+        without = surroundings.with_virtual_gpu(runtime, agent=False)
+        use_driver_of(env)
         found = subprocess.run(
-            [sys.executable, _PROGRAM, "truth"],
-            env=surroundings.with_virtual_gpu(runtime, agent=False),
-            stdout=subprocess.PIPE,
-            timeout=5 * _SECONDS,
-            check=True,
+            [sys.executable, _PROGRAM, "truth"], env=without, stdout=subprocess.PIPE, timeout=5 * _SECONDS, check=True
         )
         for kind, by_change in json.loads(found.stdout.splitlines()[-1]).items():
-            looked, recorded = _watched(kind, surroundings.with_virtual_gpu(runtime))
+            looked, recorded = _watched(kind, env)
             for change, truth in by_change.items():
                 yield _line(f"{kind}, {change}: looks", looked, change, truth, held=False)
                 yield _line(f"{kind}, {change}: recorded", recorded, change, truth, held=True)
+            yield _largest(kind, recorded.largest, without)
+
+
+def _largest(kind: str, largest: Largest, env: dict[str, str]) -> Line:
+    """Whether the careful figure comes through, and a twentieth more than the other does not."""
+    most, careful = largest.times, largest.careful_times
+    if most is None or careful is None:
+        return Line(f"{kind}, largest batch", "–", "a figure", False)
+    through = [_comes_through(kind, times, env) for times in (careful, most, most * (1 + _ERROR))]
+    words = ["comes through" if each else "does not" for each in through]
+    shown = f"×{careful:.2f} {words[0]}, ×{most:.2f} {words[1]}, {_ERROR:.0%} more {words[2]}"
+    return Line(f"{kind}, largest batch", shown, "first does, last does not", through[0] and not through[2])
+
+
+def _comes_through(kind: str, times: float, env: dict[str, str]) -> bool:
+    command = [sys.executable, _PROGRAM, kind, str(times)]
+    done = subprocess.run(command, env=env, stderr=subprocess.PIPE, timeout=_SECONDS, check=False)
+    if done.returncode and b"OutOfMemoryError" not in done.stderr:
+        raise RuntimeError(done.stderr.decode().strip().rpartition("\n")[2])
+    return not done.returncode
 
 
 def _line(what: str, panel: Panel, change: str, truth: int, *, held: bool) -> Line:
@@ -68,7 +88,7 @@ def _line(what: str, panel: Panel, change: str, truth: int, *, held: bool) -> Li
 
 
 def _watched(kind: str, env: dict[str, str]) -> tuple[Panel, Panel]:
-    with subprocess.Popen([sys.executable, _PROGRAM, kind], env=env) as child, _sockets_in(env["MEMTUI_RUNTIME_DIR"]):
+    with subprocess.Popen([sys.executable, _PROGRAM, kind], env=env) as child:
         try:
             return asyncio.run(_panels(child.pid))
         finally:
@@ -101,7 +121,9 @@ async def _panels(pid: int) -> tuple[Panel, Panel]:
 
 
 def _stepped(session: Session) -> bool:
-    return session.frame is not None and session.frame.step >= 12 and session.model is not None
+    pair = session.paired("cuda:0")
+    read = pair is not None and pair.settled and pair.reading.process_bytes is not None
+    return session.frame is not None and session.frame.step >= 12 and session.model is not None and read
 
 
 async def _until(session: Session, reached: Callable[[Session], bool]) -> None:

@@ -167,21 +167,23 @@ def test_bounds_of_a_present_that_is_itself_a_bound_say_no_more_than_is_known() 
     assert (now.sign, now.fits) == ("≥", "unknown")
     assert (answer("batch", bound).sign, answer("batch", bound).fits) == ("≥", "unknown")
     assert (answer("frozen", bound).sign, answer("frozen", bound).fits) == ("≈", "unknown")
-    assert panel(bound, "").largest.startswith("largest batch that fits: at most ×")
+    assert panel(bound, "").largest_words.startswith("largest batch that fits: at most ×")
 
 
 def test_without_the_devices_figures_nothing_is_said_of_fitting() -> None:
     unknown = panel(facts(outside_bytes=None), "")
     assert {each.fits for each in unknown.answers} == {"unknown"}
-    assert unknown.largest == "largest batch that fits: not known, as what else is on the device is not"
+    assert unknown.largest_words == "largest batch that fits: not known, as what else is on the device is not"
 
 
 def test_the_largest_batch_is_told_in_samples_where_they_are_known() -> None:
     room = (3000 + 2 * 880 + 400 + 500) * MIB
-    assert panel(facts(reach_bytes=room, batch=8), "").largest == (
+    assert panel(facts(reach_bytes=room, batch=8), "").largest_words == (
         "largest batch that fits: ×2.45, 19 samples (8 now, by the command line)"
     )
-    assert panel(facts(reach_bytes=GIB), "").largest.startswith("no batch fits")
+    holes = panel(facts(reach_bytes=room, holes_bytes=320 * MIB), "")
+    assert holes.largest_words == "largest batch that fits: ×2.45; ×1.80 if holes of 320.0 MiB grow with it"
+    assert panel(facts(reach_bytes=GIB), "").largest_words.startswith("no batch fits")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Checkpointed:
     in_use: bool = False
 
 
-NOT_RECORDED = Checkpointed(reason="which block kept what is not known: d records a step")
+NOT_RECORDED = Checkpointed(reason="d records a step; until then it is not known which block kept what")
 
 
 def checkpointed(timeline: StepTimeline) -> Checkpointed:

@@ -49,6 +49,7 @@ class Facts:
     outside_bytes: Optional[int] = None
     reach_bytes: Optional[int] = None
     batch: Optional[int] = None
+    holes_bytes: Optional[int] = None  # reserved and of no use to a tensor, at worst
     growth: str = ""  # whether activations were seen to follow the inputs
     checkpointed: Checkpointed = NOT_RECORDED
     largest_gradient_bytes: Optional[int] = None
@@ -94,6 +95,7 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
         roots=model.roots,
         outside_bytes=None if forecast.device_bytes is None else forecast.device_bytes - forecast.allocated_bytes,
         reach_bytes=ladder.reach_bytes,
+        holes_bytes=_holes_bytes(session, device),
         growth=_growth(proportion(session, device)),
         batch=batch_of(() if session.hello is None else session.hello.argv),
     )
@@ -115,6 +117,15 @@ def _basis(timeline: Optional[StepTimeline]) -> str:
     if timeline is None:
         return "boundaries and peaks by phase; d records a step, which tells more"
     return f"step {step_number(timeline.recorded.step):,}, recorded"
+
+
+def _holes_bytes(session: Session, device: str) -> Optional[int]:
+    """What was reserved beside the peak, all of it, and at least one block of the largest activation's size."""
+    frame = session.device_frame(device)
+    if frame is None or frame.reserved_peak_bytes is None or frame.allocated_peak_bytes is None:
+        return None
+    largest = max((look.largest_activation_bytes or 0 for look, _ in session.looks(device)), default=0)
+    return max(frame.reserved_peak_bytes - frame.allocated_peak_bytes, largest)
 
 
 def _growth(seen: Optional[Proportion]) -> str:

@@ -122,8 +122,8 @@ def grown(each: Moment, times: float) -> Moment:
     return each.with_sizes(**{key: round(each.size(key) * times) for key in growing(each.phase)})
 
 
-def most_times(moments: Iterable[Moment], room_bytes: int) -> Optional[float]:
-    """How many times the batch may be at most, for `room_bytes`.
+def most_times(moments: Iterable[Moment], room_bytes: int, holes_bytes: int = 0) -> Optional[float]:
+    """How many times the batch may be at most, for `room_bytes`, of which `holes_bytes` times as many go to nothing.
 
     0 where what does not grow has no room already; None where nothing grows.
     """
@@ -133,5 +133,5 @@ def most_times(moments: Iterable[Moment], room_bytes: int) -> Optional[float]:
         if stays > room_bytes:
             return 0.0
         if grows > 0:
-            times.append((room_bytes - stays) / grows)
+            times.append((room_bytes - stays) / (grows + holes_bytes))
     return min(times, default=None)

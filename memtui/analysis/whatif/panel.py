@@ -42,13 +42,29 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Largest:
+    """What the batch could be multiplied by; None is not known, and 0 that none fits.
+
+    `times` is where tensors fill the device: the allocator may need more, as blocks of one size do not serve another.
+    With `careful_times` what it may lose so grows with the batch, and there is room for it.
+    """
+
+    times: Optional[float]
+    careful_times: Optional[float]
+
+
+NOT_KNOWN = Largest(None, None)
+
+
+@dataclass(frozen=True)
 class Panel:
     """The page. Without `present` nothing can be told, and `reason` says why."""
 
     device: str = ""
     present: Optional[Answer] = None
     answers: tuple[Answer, ...] = ()
-    largest: str = ""
+    largest: Largest = NOT_KNOWN
+    largest_words: str = ""
     basis: str = ""
     capacity_bytes: Optional[int] = None
     reason: str = ""
@@ -64,12 +80,14 @@ def build_panel(
 
 def panel(facts: Facts, device: str, times: int = 2, devices: int = 8, policy: Policy = DEFAULT) -> Panel:
     """The same of facts that are there; the batch is asked for `times` as large, and sharing among `devices`."""
+    largest = _largest(facts)
     now = Lever("now", "", "now", "", moments=facts.moments)
     return Panel(
         device,
         _answer(now, facts, policy),
         tuple(_answer(lever, facts, policy) for lever in levers(facts, times, devices)),
-        _largest(facts),
+        largest,
+        _largest_words(largest, facts),
         facts.basis,
         facts.reach_bytes,
     )
@@ -125,21 +143,34 @@ def _moved(now: Moment, then: Moment) -> list[tuple[str, int, int]]:
     return [(key, before, after) for key, before, after in pairs if before != after]
 
 
-def _largest(facts: Facts) -> str:
-    """ "largest batch that fits: ×1.8, 28 samples (16 now, by the command line)"."""
+def _largest(facts: Facts) -> Largest:
     room = room_bytes(facts)
+    most = None if room is None else most_times(facts.moments, room)
+    if room is None or facts.holes_bytes is None:
+        return Largest(most, None)
+    return Largest(most, most_times(facts.moments, room, facts.holes_bytes))
+
+
+def _largest_words(largest: Largest, facts: Facts) -> str:
+    """ "largest batch that fits: ×1.84, 29 samples (16 now, by the command line); ×1.52 if holes … grow with it"."""
+    room, most, careful = room_bytes(facts), largest.times, largest.careful_times
     if room is None:
         return "largest batch that fits: not known, as what else is on the device is not"
-    times = most_times(facts.moments, room)
-    if times is None:
+    if most is None:
         return "largest batch that fits: not known, as nothing was seen that grows with it"
-    if not times:
+    if not most:
         return f"no batch fits: what does not grow with it is more than the {units.size(room)} that tensors can have"
-    shown = f"×{int(times):,}" if times >= 10 else f"×{int(times * 100) / 100:.2f}"
-    said = f"largest batch that fits: {'at most ' if facts.kind == 'lower_bound' else ''}{shown}"
+    said = f"largest batch that fits: {'at most ' if facts.kind == 'lower_bound' else ''}{_times(most)}"
     if facts.batch is not None:
-        said += f", {int(times * facts.batch):,} samples ({facts.batch:,} now, by the command line)"
+        said += f", {int(most * facts.batch):,} samples ({facts.batch:,} now, by the command line)"
+    if careful and facts.holes_bytes is not None and _times(careful) != _times(most):
+        said += f"; {_times(careful)} if holes of {units.size(facts.holes_bytes)} grow with it"
     return said
+
+
+def _times(value: float) -> str:
+    """Rounded down."""
+    return f"×{int(value):,}" if value >= 10 else f"×{int(value * 100) / 100:.2f}"
 
 
 def where(answer: Answer) -> str:

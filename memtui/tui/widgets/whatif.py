@@ -63,7 +63,7 @@ class WhatIfTable(Lines):
         tall = height >= _TALL
         rows += [Line().row(width)] if tall else []
         ellipsis = self.look.glyphs.ellipsis
-        largest, basis = (self.look.text(text) for text in (self.panel.largest, f"from {self.panel.basis}"))
+        largest, basis = (self.look.text(text) for text in (self.panel.largest_words, f"from {self.panel.basis}"))
         rows.append(Line().add("  " + shorten(largest, width - 3, ellipsis), roles.BRIGHT).row(width))
         rows.append(Line().add("  " + shorten(basis, width - 3, ellipsis), roles.DIM).row(width))
         rows += [Line().row(width)] if tall else []

@@ -1,6 +1,7 @@
 """Small trainings, as they are and with one thing changed.
 
-With a kind alone it is trained until somebody ends it; with "truth" the peak of every kind under every change is said.
+With a kind alone it is trained until somebody ends it; with "truth" the peak of every kind under every change is said;
+with a kind and a number, whether a batch so many times as large comes through.
 """
 
 from __future__ import annotations
@@ -111,9 +112,10 @@ def build(kind: str, change: str) -> tuple[Any, Callable[[int], tuple[Any, Any]]
     return model.to("cuda", dtype), batch
 
 
-def trainer(kind: str, change: str) -> Callable[[], None]:
-    """One step of a kind under a change."""
+def trainer(kind: str, change: str, times: float = 1.0) -> Callable[[], None]:
+    """One step of a kind under a change, with a batch `times` as large."""
     size, make = KINDS[kind]
+    size = int(size * times)
     model, batch = build(kind, change)
     trained = [each for each in model.parameters() if each.requires_grad]
     options = {"fused": True} if change == "fused" else {}
@@ -149,6 +151,11 @@ def main() -> None:
     asked = sys.argv[1]
     if asked == "truth":
         print(json.dumps({kind: {change: peak(kind, change) for change in CHANGES} for kind in KINDS}))
+        return
+    if len(sys.argv) > 2:
+        step = trainer(asked, "none", float(sys.argv[2]))
+        for _ in range(STEPS):
+            step()
         return
     step = trainer(asked, "none")
     while True:
