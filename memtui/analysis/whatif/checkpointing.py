@@ -25,7 +25,7 @@ class Checkpointed:
     in_use: bool = False
 
 
-NOT_RECORDED = Checkpointed(reason="d records a step; until then it is not known which block kept what")
+NOT_RECORDED = Checkpointed(reason="not known: d records a step")
 
 
 def checkpointed(timeline: StepTimeline) -> Checkpointed:
