@@ -12,13 +12,12 @@ from memtui.session.steps import step_number
 
 from . import glossary, units
 from .bar import band
+from .composition import growing
 from .policy import DEFAULT
 from .text import place_words
 from .verdict import of
 from .view import Composition, OptimizerState, Spread, View
 
-#: Kinds whose size follows the batch, of which backward's temporaries are, and the optimizer's are not.
-_GROWING = ("activations", "inputs", "temporaries")
 #: Those whose size the model and its optimizer decide.
 _FIXED = ("parameters", "buffers", "gradients", "optimizer_state", "workspaces", "communication")
 _ALWAYS_NAMED = ("parameters", "gradients", "optimizer_state")
@@ -49,7 +48,7 @@ def meaning_line(view: View) -> str:
         if tagged:
             way = f", {_part(tagged, size)} tagged, which may not grow with the batch"
             rest = "activations grow with it"
-        elif lead in _growing(made_of):
+        elif lead in growing(made_of.phase):
             way, rest = (
                 f"; {'they grow' if many else 'it grows'} with the batch",
                 "parameters, gradients and optimizer state do not",
@@ -104,12 +103,12 @@ def _batch(view: View) -> str:
         return ""
     tagged = dict(made_of.tagged)
     sizes = {key: held - tagged.get(key, 0) for key, held in made_of.parts}
-    growing = [key for key in _growing(made_of) if key == "activations" or sizes.get(key)]
+    grown = [key for key in growing(made_of.phase) if key == "activations" or sizes.get(key)]
     # Of kinds that are not there at that moment it is as true: gradients may be gone as a forward ends.
     fixed = [key for key in _FIXED if key in _ALWAYS_NAMED or sizes.get(key)]
-    fixed += ["temporaries"] if sizes.get("temporaries") and "temporaries" not in growing else []
+    fixed += ["temporaries"] if sizes.get("temporaries") and "temporaries" not in grown else []
     said = (
-        f"{_names(growing)} grow with it: {_sum(sizes, growing)} at that moment. {_names(fixed)} do not, "
+        f"{_names(grown)} grow with it: {_sum(sizes, grown)} at that moment. {_names(fixed)} do not, "
         f"{_sum(sizes, fixed)} then: the model and its optimizer decide them."
     )
     rest = sizes.get("unattributed", 0)
@@ -214,11 +213,6 @@ def _driver(view: View) -> str:
     if age_ns is not None and abs(age_ns) > DEFAULT.stale_driver_ns:
         said += f" The driver's figures are {units.duration(abs(age_ns))} old."
     return said
-
-
-def _growing(made_of: Composition) -> tuple[str, ...]:
-    """Kinds that grow with the batch: what the optimizer makes for a moment is as large as the parameters."""
-    return _GROWING[:-1] if made_of.phase == "optimizer" else _GROWING
 
 
 def _figure(view: View, key: str) -> Optional[int]:

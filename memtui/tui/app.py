@@ -58,6 +58,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         Binding("t", "next_theme", "next theme"),
         Binding("g", "glossary", "glossary"),
         Binding("m", "meaning", "what it means"),
+        Binding("w", "what_if", "what if"),
         Binding("question_mark,f1,h", "help", "help"),
     ]
 
@@ -203,12 +204,26 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         title, entries = meaning_entries(self.monitor.view)
         self.push_screen(PageScreen(self.look, title, entries))
 
+    def action_what_if(self) -> None:
+        """What would change under a lever, from the figures as they are now."""
+        from memtui.analysis.policy import DEFAULT
+        from memtui.analysis.whatif.facts import gather
+
+        from .screens.whatif import WhatIfScreen
+
+        view, device = self.monitor.view, self.monitor.timeline.device
+        place = "" if view is None else view.place
+        facts, reason = gather(self.feed.session, device, self.monitor.timeline.now_ns(), DEFAULT)
+        title = " · ".join(part for part in ("what if", device, place) if part)
+        self.push_screen(WhatIfScreen(self.look, title, device, facts, reason))
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette."""
         yield SystemCommand("Quit", "leave the monitor", self.action_quit)
         yield SystemCommand("Help", "all keys", self.action_help)
         yield SystemCommand("Glossary", "all terms", self.action_glossary)
         yield SystemCommand("What it means", "the figures on the screen, in sentences", self.action_meaning)
+        yield SystemCommand("What if", "a larger batch, another optimizer, ...: would it fit", self.action_what_if)
         yield SystemCommand("Pause", "hold the screen still, or go on", self.monitor.action_pause)
         yield SystemCommand("Picture", "save the screen as an SVG file here", self.action_picture)
         for colors in palette.THEMES:

@@ -21,6 +21,7 @@ NAMES = (
     "printing",
     "memory",
     "looks",
+    "whatif",
     "categories",
     "steps",
     "forecasts",

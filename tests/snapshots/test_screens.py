@@ -31,6 +31,10 @@ def recorded_step() -> MadeUpFeed:
     return feed
 
 
+def small_device() -> MadeUpFeed:
+    return MadeUpFeed(Training(total=16 * GIB))
+
+
 def ended() -> MadeUpFeed:
     feed = MadeUpFeed()
     feed.end("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", 1)
@@ -86,6 +90,11 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "meaning-80x24": (training, (80, 24), ("m",), False),
     "meaning-120x40": (training, (120, 40), ("m",), False),
     "meaning-none-80x24": (starting, (80, 24), ("m",), True),
+    "what-if-80x24": (recorded_step, (80, 24), ("w",), False),
+    "what-if-120x40": (recorded_step, (120, 40), ("w", *("down",) * 3), False),
+    "what-if-full-100x30": (small_device, (100, 30), ("w", "down", "plus", "plus"), False),
+    "what-if-ascii-80x24": (training, (80, 24), ("w", "down", "down"), True),
+    "what-if-none-80x24": (starting, (80, 24), ("w",), False),
     "glossary-120x50": (training, (120, 50), ("g",), False),
 }
 

@@ -30,7 +30,7 @@ def test_help_and_glossary_open_and_close() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "escape"])
-@pytest.mark.parametrize("page", ["m", "g", "question_mark"])
+@pytest.mark.parametrize("page", ["m", "g", "w", "question_mark"])
 def test_a_page_says_how_it_is_left_and_q_leaves_the_page_only(page: str, key: str) -> None:
     feed = MadeUpFeed()
     feed.program = MadeUpProgram()
@@ -70,3 +70,44 @@ def test_the_legend_beside_the_chart_has_start_up_where_there_was_one() -> None:
         assert any("s startup" in line for line in text(app))
 
     drive(feed, test)
+
+
+def test_the_page_of_levers_asks_again_and_marks_a_row() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("w", "down")
+        assert any("▸ batch ×2" in line for line in text(app))
+        assert any("in proportion to the batch" in line for line in text(app))
+        await pilot.press("plus", "plus", "right")
+        assert any("▸ batch ×4" in line for line in text(app))
+        assert any("ZeRO-2 on 16 devices" in line for line in text(app))
+        await pilot.press(*("minus",) * 9, *("left",) * 9, "end")
+        assert any("batch ×2" in line for line in text(app))
+        assert any("ZeRO-1 on 2 devices" in line for line in text(app))
+        assert any("▸ fused optimizer step" in line for line in text(app))
+        assert any("there that changes nothing" in line for line in text(app))
+        await pilot.press("w")
+        assert app.screen is app.monitor
+
+    drive(MadeUpFeed(), test)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (66, 16), (80, 24), (120, 40), (200, 50)])
+def test_the_page_of_levers_shows_the_marked_row_at_every_size(size: tuple[int, int]) -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("w")
+        for _ in range(13):
+            await pilot.press("down")
+            assert sum("▸" in line for line in text(app)) == 1
+            assert all(len(line) <= size[0] for line in text(app))
+
+    drive(MadeUpFeed(), test, size=size)
+
+
+def test_the_page_of_levers_says_why_it_has_nothing_to_say() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("w", "down", "plus", "right")
+        assert any("no figures of PyTorch's yet" in line for line in text(app))
+        await pilot.press("q")
+        assert app.screen is app.monitor
+
+    drive(MadeUpFeed(seconds=0), test)

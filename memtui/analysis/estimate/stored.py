@@ -12,7 +12,7 @@ from .request import Parameters, Request
 from .terms import ALWAYS, BLOCKS, END, FORWARD, LAST, LOSS, STEP, Term
 
 #: Elements of DeepSpeed's reduce bucket, unless configured.
-_REDUCE_BUCKET = 500_000_000
+REDUCE_BUCKET = 500_000_000
 _AUTOGRAD = "torch docs, Autograd mechanics"
 _BACKWARD = frozenset({LAST, FORWARD, LOSS, BLOCKS})
 
@@ -132,7 +132,7 @@ def communication_terms(request: Request, parameters: Parameters) -> list[Term]:
         formula = f"{trained:,} x {width} B, a copy of every gradient"
         return [Term("DDP buckets", "communication", trained * width, formula, "torch docs, DDP")]
     if request.zero < 3:
-        elements = min(trained, _REDUCE_BUCKET)
+        elements = min(trained, REDUCE_BUCKET)
         formula = f"{elements:,} x {width} B, reduce_bucket_size"
         phases = frozenset({BLOCKS, END})
         return [Term("reduce bucket", "communication", elements * width, formula, "DeepSpeed docs, ZeRO", phases)]

@@ -36,6 +36,7 @@ KEYS: Entries = (
     ("[  ]   tab", "the previous and the next device"),
     ("↑ ↓", "a figure of the column, and what it means"),
     ("m", "what the figures mean, in sentences, as of this moment"),
+    ("w", "what if: a larger batch, checkpointing, another optimizer, more devices, and whether it fits"),
     ("g", "glossary of all terms"),
     ("A recorded step", ""),
     ("d", "record the next step: every allocation and free in it"),
@@ -50,6 +51,9 @@ KEYS: Entries = (
     ("c  C", "one category only"),
     ("/", "only what contains this text: a name, a shape, a dtype; enter keeps it, escape shows all"),
     ("↑ ↓  page up, page down", "more rows"),
+    ("What if", ""),
+    ("+ -   ← →", "a batch so many times as large; so many devices that share"),
+    ("↑ ↓", "a lever, with its rule, what it assumes and what it costs"),
     ("Else", ""),
     ("t", "the next theme"),
     ("ctrl+p", "all commands: themes, devices, a picture of the screen"),
@@ -63,6 +67,7 @@ KEYS: Entries = (
     ("thick line, thin line", "reserved; used on the device"),
     ("dashed line, italic", "predicted"),
     ("≥", "at least: the true value may have been higher between two samples"),
+    ("≤", "at most, of what would be under another setting"),
     ("–", "unknown here, which never means 0"),
 )
 

@@ -1,0 +1,1 @@
+"""What a step would take if one thing about the training were changed."""
