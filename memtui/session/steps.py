@@ -129,12 +129,3 @@ def _raise(held: dict[str, StepPeak], peak: StepPeak) -> None:
     before = held.get(peak.device)
     if before is None or peak.bytes_held > before.bytes_held:
         held[peak.device] = peak
-
-
-@dataclass(frozen=True)
-class Floor:
-    """What is allocated on a device as a step's forward begins: what the steps before have left."""
-
-    step: int
-    allocated_bytes: int
-    num_blocks: Optional[int]
