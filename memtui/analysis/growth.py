@@ -13,7 +13,7 @@ from memtui.session.steps import step_number
 from memtui.wire.frames import CATEGORIES, Classification
 
 from . import units
-from .policy import DEFAULT, Policy
+from .policy import Policy
 from .trend import rate_between_halves, slope, steady_rise
 
 #: A leak seen over so many steps that fills the device within this many times as many is told without more patience.
@@ -22,6 +22,8 @@ _SOON = 4
 _GOES_ON = 0.5
 #: A rise must be this many times what was ever given back.
 _BEYOND = 2
+#: Floors of a thinned level that are enough to be judged.
+_FEWEST_THINNED = 12
 _NS = 1_000_000_000
 
 
@@ -55,7 +57,7 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
     The number of blocks must rise evenly up to the newest step, and by more than was ever given back: a warm-up rises
     less and less, an evaluation leaves something once, noise and a log that is cleared come down again, and a longer
     batch makes larger blocks, not more of them. Bytes must surely rise with them. Where blocks are not counted, bytes
-    must do all that. What is found is told over the longest stretch that says so.
+    must do all that. What is found is told over the stretch that tells its slope best.
     """
     if floors is None or len(floors.levels[0]) < policy.leak_floors:
         return None
@@ -64,10 +66,12 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
     patient = bisect.bisect_right(steps, steps[-1] - policy.leak_steps)  # so many begin at least leak_steps ago
     if patient:
         shortest = newest[min(patient - 1, len(newest) - policy.leak_floors) :]
-        for window in _longer(floors, newest, len(shortest)):
-            leak = _leak_in(window, shortest, floors, headroom_bytes, policy)
-            if leak is not None:
-                return leak
+        thinned = ((window, None) for window in _thinned(floors))
+        windows = (*thinned, *((window, shortest) for window in _windows(newest, len(shortest))))
+        found = [_leak_in(window, end, floors, headroom_bytes, policy) for window, end in windows]
+        leaks = [leak for leak in found if leak is not None]
+        if leaks:
+            return min(leaks, key=lambda leak: (leak.high - leak.low) / leak.bytes_per_step)
     hasty = newest[-2 * policy.leak_floors :]
     leak = _leak_in(hasty, hasty, floors, headroom_bytes, policy) if len(hasty) == 2 * policy.leak_floors else None
     if leak is not None and leak.steps_to_full is not None:
@@ -76,23 +80,28 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
     return None
 
 
-def _longer(floors: Floors, newest: Sequence[Floor], fewest: int) -> Iterator[Sequence[Floor]]:
-    """Windows that end at the newest floor, the longest first."""
+def _thinned(floors: Floors) -> Iterator[Sequence[Floor]]:
+    """Windows that reach further back than the newest floors do, the longest first."""
+    newest = floors.levels[0][-1]
     for level in reversed(floors.levels[1:]):
-        if len(level) >= 8:
-            thinned = list(level) if level[-1] is newest[-1] else [*level, newest[-1]]
-            yield from (thinned[-count:] for count in (len(thinned), 64, 32, 16) if count <= len(thinned))
-    count = len(newest)
+        if len(level) >= _FEWEST_THINNED and level[0] is not floors.levels[0][0]:
+            held = list(level) if level[-1] is newest else [*level, newest]
+            yield from _windows(held, _FEWEST_THINNED)
+
+
+def _windows(floors: Sequence[Floor], fewest: int) -> Iterator[Sequence[Floor]]:
+    """The last `fewest` floors, and longer windows before them, the longest first."""
+    count = len(floors)
     while count > fewest:
-        yield newest[-count:]
+        yield floors[-count:]
         count = 2 * count // 3
-    yield newest[-fewest:]
+    yield floors[-fewest:]
 
 
 def _leak_in(
-    window: Sequence[Floor], newest: Sequence[Floor], floors: Floors, headroom: Optional[int], policy: Policy
+    window: Sequence[Floor], end: Optional[Sequence[Floor]], floors: Floors, headroom: Optional[int], policy: Policy
 ) -> Optional[Leak]:
-    """The leak in `window`, of which `newest` is the end that must still rise."""
+    """The leak in `window`; its `end`, where that is given, must still rise by itself."""
     first, last = window[0], window[-1]
     counted = all(floor.num_blocks is not None for floor in (first, last))
     given_back = (floors.blocks_given_back if counted else floors.bytes_given_back).most
@@ -103,9 +112,10 @@ def _leak_in(
     rise = steady_rise(steps, judged)
     if rise <= _BEYOND * given_back:
         return None
-    recent = rate_between_halves([floor.step for floor in newest], [_judged(floor, counted) for floor in newest])
-    if recent < _GOES_ON * rise / (last.step - first.step):
-        return None
+    if end is not None:
+        recent = rate_between_halves([floor.step for floor in end], [_judged(floor, counted) for floor in end])
+        if recent < _GOES_ON * rise / (last.step - first.step):
+            return None
     sizes = slope(steps, [floor.allocated_bytes for floor in window], policy.leak_sure)
     if sizes.surely <= 0:
         return None

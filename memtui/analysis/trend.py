@@ -51,7 +51,7 @@ def slope(places: Sequence[int], values: Sequence[int], sure: float) -> Slope:
 def steady_rise(places: Sequence[int], values: Sequence[int]) -> float:
     """By how much `values` rise from the first place to the last where they do so evenly all along; else 0.
 
-    Evenly is at about the same rate in each third, and near a line.
+    Evenly is at about the same rate in each third, and near a line, above all at the end: what has stopped is below it.
     """
     third = len(values) // 3
     if third < 2 or values[-1] <= values[0]:
@@ -64,9 +64,11 @@ def steady_rise(places: Sequence[int], values: Sequence[int]) -> float:
         return 0
     rise = rate * (places[-1] - places[0])
     x0, y0 = _mean(places), _mean(values)
-    off = sorted(abs(y - y0 - rate * (x - x0)) for x, y in zip(places, values))
     few = len(values) < _FEW
-    if off[-1 if few else math.ceil(0.9 * len(off)) - 1] > (_OFF_LINE_FEW if few else _OFF_LINE) * rise:
+    near = (_OFF_LINE_FEW if few else _OFF_LINE) * rise
+    off = [y - y0 - rate * (x - x0) for x, y in zip(places, values)]
+    far = sorted(map(abs, off))[-1 if few else math.ceil(0.9 * len(off)) - 1]
+    if far > near or _mean(off[-3:]) < -near:
         return 0
     return rise
 

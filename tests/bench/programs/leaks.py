@@ -19,7 +19,7 @@ from torch.nn import functional
 from memtui.examples.gpt import GPT
 
 STEPS = 240
-_WIDTH, _CONTEXT, _BATCH = 192, 128, 4
+_WIDTH, _CONTEXT, _BATCH, _VOCABULARY = 192, 128, 4, 2048
 #: A viewer that has frames to itself loses none at this rate.
 _STEP_SECONDS = 0.02
 _chance = random.Random(5)
@@ -29,7 +29,7 @@ class Training:
     """What all kinds have; a kind overrides what it does otherwise."""
 
     def __init__(self) -> None:
-        self.model: nn.Module = GPT(64, 2, _WIDTH, 6, _CONTEXT).cuda()
+        self.model: nn.Module = GPT(_VOCABULARY, 2, _WIDTH, 6, _CONTEXT).cuda()
         self.kept: list[Any] = []
         self.scores: Any = None
         self.prepare()
@@ -44,7 +44,7 @@ class Training:
 
     def loss(self, step: int) -> torch.Tensor:
         """Forward; the scores stay in a variable till the next, as they do in most scripts."""
-        tokens = torch.randint(0, 64, (_BATCH, self.length(step)), device="cuda")
+        tokens = torch.randint(0, _VOCABULARY, (_BATCH, self.length(step)), device="cuda")
         self.scores = self.model(tokens)
         return functional.cross_entropy(self.scores.flatten(0, 1), tokens.flatten())
 
@@ -72,7 +72,7 @@ class WarmUp(Training):
         self.model.experts = self.experts
 
     def loss(self, step: int) -> torch.Tensor:
-        used = [expert for expert in self.experts if _chance.random() < 0.12]
+        used = [expert for expert in self.experts if _chance.random() < 0.04]
         inputs = torch.randn(8, _WIDTH, device="cuda")
         return super().loss(step) + sum((expert(inputs).mean() for expert in used), torch.zeros((), device="cuda"))
 
@@ -96,7 +96,7 @@ class Evaluation(Training):
         self.model.eval()
         with torch.no_grad():
             predictions = [
-                self.model(torch.randint(0, 64, (_BATCH, _CONTEXT), device="cuda")).argmax(-1)
+                self.model(torch.randint(0, _VOCABULARY, (_BATCH, _CONTEXT), device="cuda")).argmax(-1)
                 for _ in range(_chance.randrange(3, 9))
             ]
         self.model.train()
@@ -202,7 +202,7 @@ class LeakEvaluations(Training):
     def after(self, step: int, loss: torch.Tensor) -> None:
         if step % 8 == 7:
             with torch.no_grad():
-                scores = self.model(torch.randint(0, 64, (_BATCH, _CONTEXT), device="cuda"))
+                scores = self.model(torch.randint(0, _VOCABULARY, (_BATCH, _CONTEXT), device="cuda"))
             self.kept += [scores, scores.argmax(-1)]
 
 
