@@ -16,12 +16,10 @@ from . import units
 from .policy import Policy
 from .trend import rate_between_halves, slope, steady_rise
 
-#: A leak seen over so many steps that fills the device within this many times as many is told without more patience.
-_SOON = 4
 #: The newest floors must still rise at this share of a longer window's rate.
 _GOES_ON = 0.5
 #: A rise must be this many times what was ever given back.
-_BEYOND = 2
+_BEYOND = 1.5
 #: Floors of a thinned level that are enough to be judged.
 _FEWEST_THINNED = 12
 _NS = 1_000_000_000
@@ -72,11 +70,12 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
         leaks = [leak for leak in found if leak is not None]
         if leaks:
             return min(leaks, key=lambda leak: (leak.high - leak.low) / leak.bytes_per_step)
+    # One that fills the device within as many steps as it was seen for leaves no time for patience.
     hasty = newest[-2 * policy.leak_floors :]
     leak = _leak_in(hasty, hasty, floors, headroom_bytes, policy) if len(hasty) == 2 * policy.leak_floors else None
     if leak is not None and leak.steps_to_full is not None:
         seen = leak.last_step - leak.first_step
-        return leak if seen >= policy.leak_steps or leak.steps_to_full <= _SOON * seen else None
+        return leak if seen >= policy.leak_steps or leak.steps_to_full <= seen else None
     return None
 
 

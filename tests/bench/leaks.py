@@ -17,10 +17,10 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from memtui.analysis.growth import Leak, find_leak
+from memtui.analysis.growth import find_leak
 from memtui.analysis.policy import DEFAULT
 from memtui.session.floors import Floors
 from memtui.session.session import Session
@@ -36,6 +36,8 @@ _PLANTED_STEPS = 1_500
 _FOUND_SHARE = 0.99
 _LOG_SECONDS = 300
 _DEVICE = "cuda:0"
+#: What these keep is some times what a leak adds in 200 steps, and is given back: they are known, and have no bar.
+_GIVE_BACK = ("cycles", "logs that are cleared")
 #: Processor time for a floor: taken in, and judged.
 _FLOOR_MICROSECONDS = 100
 
@@ -45,10 +47,11 @@ class _Found:
     """What came of one run."""
 
     kind: str
+    base: str = ""  # what a leak was planted on
     leaks: int = 0  # floors at which one was named
     warnings: int = 0  # … and full within the policy's horizon
     after_steps: Optional[int] = None  # of a planted one
-    within: bool = False  # whether its true rate was in the interval when it was named first
+    off: float = 0.0  # by what share of its true rate it was wrong when it was named first
     floors: int = 0
     seconds: float = 0.0
 
@@ -76,22 +79,26 @@ def _quiet_lines(left: list[_Found]) -> Iterator[Line]:
 
 
 def _planted_lines(found: list[_Found]) -> Iterator[Line]:
-    def in_time(runs: list[_Found]) -> int:
-        return sum(each.after_steps is not None and each.after_steps <= _WITHIN_STEPS for each in runs)
-
-    share = in_time(found) / len(found)
-    after = sorted(each.after_steps for each in found if each.after_steps is not None)
-    note = f"{100 * share:.1f} % of {len(found):,}; median after {statistics.median(after):.0f} steps"
+    plain = [each for each in found if each.base not in _GIVE_BACK]
+    share = _in_time(plain) / len(plain)
+    named = [each for each in plain if each.after_steps is not None]
+    after = statistics.median(each.after_steps or 0 for each in named)
+    note = f"{100 * share:.1f} % of {len(plain):,}; median after {after:.0f} steps"
     bar = f"≥ {100 * _FOUND_SHARE:.0f} %"
     yield Line(f"planted, ≥ 0.1 % a step, in {_WITHIN_STEPS} steps", note, bar, share >= _FOUND_SHARE)
-    for kind in sorted({each.kind for each in found}):
-        runs = [each for each in found if each.kind == kind]
-        missed = sum(each.after_steps is None for each in runs)
-        yield Line(f"  {kind}", f"{in_time(runs)} of {len(runs)}; {missed} never in {_PLANTED_STEPS} steps")
-    named = [each for each in found if each.after_steps is not None]
-    yield Line(
-        "true rate within the interval as first named", f"{100 * sum(e.within for e in named) / len(named):.0f} %"
-    )
+    off = sorted(each.off for each in named)
+    late = f"median {100 * statistics.median(off):.0f} %, nine of ten within {100 * off[9 * len(off) // 10]:.0f} %"
+    yield Line("their rate as first named, off by", late)
+    for name in ("kind", "base"):
+        for value in sorted({getattr(each, name) for each in found}):
+            runs = [each for each in (plain if name == "kind" else found) if getattr(each, name) == value]
+            never = sum(each.after_steps is None for each in runs)
+            about = f"  {value}" if name == "kind" else f"  on top of: {value}"
+            yield Line(about, f"{_in_time(runs)} of {len(runs)}; {never} not in the {_PLANTED_STEPS:,} steps")
+
+
+def _in_time(runs: list[_Found]) -> int:
+    return sum(each.after_steps is not None and each.after_steps <= _WITHIN_STEPS for each in runs)
 
 
 def _tasks(kinds: list[str], recorded: dict[str, list[Held]], count: int) -> list[Any]:
@@ -104,7 +111,7 @@ def _quiet(task: tuple[str, dict[str, list[Held]], int]) -> _Found:
     chance = random.Random(seed)
     run = stretched.quiet_run(kind, recorded[kind], stretched.STEPS, chance)
     first = chance.choice((0, chance.randrange(3_000)))
-    return _watch(kind, run, first, chance, None)
+    return _watch(_Found(kind), run, first, chance)
 
 
 def _planted(task: tuple[str, dict[str, list[Held]], int]) -> _Found:
@@ -114,14 +121,14 @@ def _planted(task: tuple[str, dict[str, list[Held]], int]) -> _Found:
     base = chance.choice([each for each in sorted(recorded) if not each.startswith("leak")])
     run = stretched.quiet_run(base, recorded[base], _PLANTED_STEPS, chance)
     planted = stretched.plant(run, stretched.increments(recorded[kind]), chance.randrange(50, 1_000), chance)
-    return _watch(kind, planted.run, chance.randrange(planted.first_step), chance, planted)
+    return _watch(_Found(kind, base), planted.run, chance.randrange(planted.first_step), chance, planted)
 
 
 def _watch(
-    kind: str, run: list[Held], first: int, chance: random.Random, planted: Optional[stretched.Planted]
+    about: _Found, run: list[Held], first: int, chance: random.Random, planted: Optional[stretched.Planted] = None
 ) -> _Found:
-    """Judges at every floor that is read; the device has any room beside what is allocated in the middle."""
-    room = run[len(run) // 2][0] * math.exp(chance.uniform(math.log(1.5), math.log(30)))
+    """Judges at every floor that is read; the device holds half as much again as the run, or up to 30 times that."""
+    room = max(size for size, _ in run) * math.exp(chance.uniform(math.log(1.5), math.log(30)))
     floors, leaks, warnings, spent, first_leak = Floors(), 0, 0, 0.0, None
     for floor in stretched.read(run, stretched.step_seconds(chance), first, chance):
         begun = time.thread_time()
@@ -133,14 +140,11 @@ def _watch(
             if planted is not None and floor.step > planted.first_step:
                 first_leak = leak
                 break
-    after, within = _of_planted(first_leak, planted)
-    return _Found(kind, leaks, warnings, after, within, floors.count, spent)
-
-
-def _of_planted(leak: Optional[Leak], planted: Optional[stretched.Planted]) -> tuple[Optional[int], bool]:
-    if leak is None or planted is None:
-        return None, False
-    return leak.last_step - planted.first_step, leak.low <= planted.bytes_per_step <= leak.high
+    watched = replace(about, leaks=leaks, warnings=warnings, floors=floors.count, seconds=spent)
+    if first_leak is None or planted is None:
+        return watched
+    off = abs(first_leak.bytes_per_step / planted.bytes_per_step - 1)
+    return replace(watched, after_steps=first_leak.last_step - planted.first_step, off=off)
 
 
 def record() -> dict[str, list[Held]]:
