@@ -19,7 +19,7 @@ from .trend import rate_between_halves, slope, steady_rise
 #: The newest floors must still rise at this share of a longer window's rate.
 _GOES_ON = 0.5
 #: A rise must be this many times what was ever given back.
-_BEYOND = 1.5
+_BEYOND, _BEYOND_IN_HASTE = 1.5, 3
 #: Floors of a thinned level that are enough to be judged.
 _FEWEST_THINNED = 12
 _NS = 1_000_000_000
@@ -72,11 +72,12 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
             return min(leaks, key=lambda leak: (leak.high - leak.low) / leak.bytes_per_step)
     # One that fills the device within as many steps as it was seen for leaves no time for patience.
     hasty = newest[-2 * policy.leak_floors :]
-    leak = _leak_in(hasty, hasty, floors, headroom_bytes, policy) if len(hasty) == 2 * policy.leak_floors else None
-    if leak is not None and leak.steps_to_full is not None:
-        seen = leak.last_step - leak.first_step
-        return leak if seen >= policy.leak_steps or leak.steps_to_full <= seen else None
-    return None
+    if len(hasty) < 2 * policy.leak_floors:
+        return None
+    leak = _leak_in(hasty, hasty, floors, headroom_bytes, policy, _BEYOND_IN_HASTE)
+    if leak is None or leak.steps_to_full is None or leak.steps_to_full > leak.last_step - leak.first_step:
+        return None
+    return leak
 
 
 def _thinned(floors: Floors) -> Iterator[Sequence[Floor]]:
@@ -98,7 +99,12 @@ def _windows(floors: Sequence[Floor], fewest: int) -> Iterator[Sequence[Floor]]:
 
 
 def _leak_in(
-    window: Sequence[Floor], end: Optional[Sequence[Floor]], floors: Floors, headroom: Optional[int], policy: Policy
+    window: Sequence[Floor],
+    end: Optional[Sequence[Floor]],
+    floors: Floors,
+    headroom: Optional[int],
+    policy: Policy,
+    beyond: float = _BEYOND,
 ) -> Optional[Leak]:
     """The leak in `window`; its `end`, where that is given, must still rise by itself."""
     first, last = window[0], window[-1]
@@ -109,7 +115,7 @@ def _leak_in(
     steps = [floor.step for floor in window]
     judged = [_judged(floor, counted) for floor in window]
     rise = steady_rise(steps, judged)
-    if rise <= _BEYOND * given_back:
+    if rise <= beyond * given_back:
         return None
     if end is not None:
         recent = rate_between_halves([floor.step for floor in end], [_judged(floor, counted) for floor in end])

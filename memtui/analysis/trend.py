@@ -11,8 +11,10 @@ _POINTS = 40
 _CONFIDENCE = 1.96  # 95 % of a normal distribution
 #: A third's own rate against the whole's: less at the end is a warm-up, less at the beginning started later.
 _LEAST_OF_RATE = 0.6
-#: How far from the line nine of ten values may be, of the rise: a staircase of four steps has 0.125.
-_OFF_LINE, _OFF_LINE_FEW, _FEW = 0.15, 0.12, 12
+#: How far from the line nine of ten values may be, or all where they are few, of the rise: a staircase of five has 0.1.
+_OFF_LINE, _FEW = 0.11, 12
+#: … and the eighth of the values at each end on average: what has stopped, or began late, is flat there.
+_OFF_LINE_AT_ENDS = 0.08
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def slope(places: Sequence[int], values: Sequence[int], sure: float) -> Slope:
 def steady_rise(places: Sequence[int], values: Sequence[int]) -> float:
     """By how much `values` rise from the first place to the last where they do so evenly all along; else 0.
 
-    Evenly is at about the same rate in each third, and near a line, above all at the end: what has stopped is below it.
+    Evenly is at about the same rate in each third, and near a line, above all at its ends.
     """
     third = len(values) // 3
     if third < 2 or values[-1] <= values[0]:
@@ -64,11 +66,13 @@ def steady_rise(places: Sequence[int], values: Sequence[int]) -> float:
         return 0
     rise = rate * (places[-1] - places[0])
     x0, y0 = _mean(places), _mean(values)
-    few = len(values) < _FEW
-    near = (_OFF_LINE_FEW if few else _OFF_LINE) * rise
     off = [y - y0 - rate * (x - x0) for x, y in zip(places, values)]
-    far = sorted(map(abs, off))[-1 if few else math.ceil(0.9 * len(off)) - 1]
-    if far > near or _mean(off[-3:]) < -near:
+    far = sorted(map(abs, off))
+    if len(values) < _FEW:
+        return rise if far[-1] <= _OFF_LINE * rise else 0
+    end = max(3, len(off) // 8)
+    at_ends = max(_mean(off[:end]), -_mean(off[-end:]))
+    if far[math.ceil(0.9 * len(off)) - 1] > _OFF_LINE * rise or at_ends > _OFF_LINE_AT_ENDS * rise:
         return 0
     return rise
 
@@ -79,5 +83,5 @@ def rate_between_halves(places: Sequence[int], values: Sequence[int]) -> float:
     return (_mean(values[-half:]) - _mean(values[:half])) / (_mean(places[-half:]) - _mean(places[:half]))
 
 
-def _mean(values: Sequence[int]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)

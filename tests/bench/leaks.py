@@ -36,8 +36,6 @@ _PLANTED_STEPS = 1_500
 _FOUND_SHARE = 0.99
 _LOG_SECONDS = 300
 _DEVICE = "cuda:0"
-#: What these keep is some times what a leak adds in 200 steps, and is given back: they are known, and have no bar.
-_GIVE_BACK = ("cycles", "logs that are cleared")
 #: Processor time for a floor: taken in, and judged.
 _FLOOR_MICROSECONDS = 100
 
@@ -79,7 +77,7 @@ def _quiet_lines(left: list[_Found]) -> Iterator[Line]:
 
 
 def _planted_lines(found: list[_Found]) -> Iterator[Line]:
-    plain = [each for each in found if each.base not in _GIVE_BACK]
+    plain = [each for each in found if each.base not in stretched.GIVE_BACK]
     share = _in_time(plain) / len(plain)
     named = [each for each in plain if each.after_steps is not None]
     after = statistics.median(each.after_steps or 0 for each in named)

@@ -16,6 +16,8 @@ STEPS = 10_000
 #: Recorded steps up to which a training warms up; experts that are used by chance take longer.
 _WARM = {"warm-up": 160}
 _WARM_OTHERS = 40
+#: What these keep is given back all at once. It may be some times what a leak adds in 200 steps.
+GIVE_BACK = ("cycles", "logs that are cleared")
 _SPACING_NS = 500_000_000  # the agent reads no steps that are closer
 _FASTEST_SECONDS, _SLOWEST_SECONDS = 0.025, 2.0
 _LEAST_SHARE, _MOST_SHARE = 0.001, 0.01
@@ -33,6 +35,9 @@ def quiet_run(kind: str, recorded: Sequence[Held], steps: int, chance: random.Ra
         return [recorded[place] for place in places]
     warm = _WARM.get(kind, _WARM_OTHERS)
     run = list(recorded[:10])
+    if kind in GIVE_BACK:
+        _extend_by_teeth(run, recorded, steps, chance)
+        return run[:steps]
     if chance.random() < 0.5:  # what an evaluation leaves, or an expert's state, comes at any time
         first = 12 if kind == "warm-up" else 24
         _extend(run, recorded[10:first], chance.randrange(steps // 5), chance)
@@ -45,6 +50,15 @@ def _extend(run: list[Held], source: Sequence[Held], length: int, chance: random
     while len(run) < length:
         start = chance.randrange(len(source))
         run += source[start : start + chance.randrange(10, 100)]
+
+
+def _extend_by_teeth(run: list[Held], source: Sequence[Held], length: int, chance: random.Random) -> None:
+    """By stretches from one fall to another: what has been kept is never taken up again higher than it was."""
+    falls = [place for place in range(10, len(source)) if source[place][1] < source[place - 1][1]]
+    run += source[10 : falls[0]]
+    while len(run) < length:
+        start = chance.randrange(len(falls) - 1)
+        run += source[falls[start] : falls[chance.randrange(start + 1, len(falls))]]
 
 
 def increments(recorded: Sequence[Held]) -> list[Held]:
