@@ -9,8 +9,9 @@ from .composition import fullest, spread
 from .events import event_lines
 from .forecast import build_forecast, forecast_lines
 from .fragmentation import find_holes, fragmentation_lines
-from .growth import find_leak, growth_line
+from .growth import growth_line
 from .ladder import Ladder, build_ladder
+from .leak import find_leak
 from .optimizers import optimizer_state
 from .phasepeaks import phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy

@@ -10,8 +10,8 @@ from . import units
 from .events import event_text, latest_oom
 from .forecast import Forecast
 from .fragmentation import Holes
-from .growth import Leak, full_text, rate_text
 from .ladder import Ladder
+from .leak import Leak, full_text, rate_text
 from .policy import Policy
 from .text import clean, phase_words
 from .view import Level, Verdict

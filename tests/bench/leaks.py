@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from memtui.analysis.growth import find_leak
+from memtui.analysis.leak import find_leak
 from memtui.analysis.policy import DEFAULT
 from memtui.session.floors import Floors
 from memtui.session.session import Session

@@ -10,7 +10,7 @@ from typing import Optional
 import pytest
 
 from memtui.analysis.build import build_view
-from memtui.analysis.growth import Leak, find_leak, leak_text
+from memtui.analysis.leak import Leak, find_leak, leak_text
 from memtui.analysis.policy import DEFAULT
 from memtui.analysis.trend import slope, steady_rise
 from memtui.session.floors import Floor, Floors
@@ -22,12 +22,14 @@ BASE = 4 * GIB
 STEPS = 900
 
 
-def named(held: Iterable[Held], *, every: int = 1, headroom: Optional[int] = None) -> list[Optional[Leak]]:
-    """What is said at each floor where one of so `every` steps is read; a step lasts a second."""
+def named(
+    held: Iterable[Held], *, every: int = 1, headroom: Optional[int] = None, first: int = 0
+) -> list[Optional[Leak]]:
+    """What is said at each floor from `first` on, where so `every` step is read; a step lasts a second."""
     floors, said = Floors(), []
     for step, (size, blocks) in list(enumerate(held))[::every]:
         floors.add(Floor(step, step * SECOND, size, blocks))
-        said.append(find_leak(floors, headroom, DEFAULT))
+        said.append(find_leak(floors, headroom, DEFAULT) if step >= first else None)
     return said
 
 
@@ -121,12 +123,12 @@ def test_a_leak_that_ends_is_taken_back() -> None:
 
 
 def test_a_leak_that_leaves_no_time_is_told_early() -> None:
-    """GIVEN the device is full in forty steps, THEN a dozen read at their beginnings are enough; else a hundred."""
+    """GIVEN the device is full in eleven steps, THEN a dozen read at their beginnings are enough; else a hundred."""
     held = plus(STEADY, 64 * MIB, 1)[:20]
 
     assert named(held, headroom=100 * GIB) == [None] * 20
-    first = next(leak for leak in named(held, headroom=40 * 64 * MIB) if leak is not None)
-    assert (first.last_step, first.steps_to_full, first.seconds_to_full) == (11, 40, 40.0)
+    first = next(leak for leak in named(held, headroom=11 * 64 * MIB) if leak is not None)
+    assert (first.last_step, first.steps_to_full, first.seconds_to_full) == (11, 11, 11.0)
 
 
 def test_without_blocks_bytes_alone_say_it() -> None:
@@ -142,10 +144,10 @@ def test_without_blocks_bytes_alone_say_it() -> None:
 
 def test_a_slow_leak_shows_over_a_long_time() -> None:
     """GIVEN a copy kept at every 600th step, THEN it is named from the thinned floors."""
-    said = named([(BASE + 256 * MIB * (n // 600), 300 + 20 * (n // 600)) for n in range(9_000)])
+    held: list[Held] = [(BASE + 256 * MIB * (n // 600), 300 + 20 * (n // 600)) for n in range(9_000)]
 
-    assert said[:1200] == [None] * 1200
-    last = said[-1]
+    assert named(held[:1_200]) == [None] * 1_200
+    last = named(held, first=8_990)[-1]
     assert last is not None
     assert last.bytes_per_step == pytest.approx(256 * MIB / 600, rel=0.25)
     assert last.last_step - last.first_step > 3_000

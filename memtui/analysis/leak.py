@@ -1,0 +1,202 @@
+"""A leak: what grows from step to step without end, told apart from a warm-up, longer batches and cleared logs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from memtui.session.floors import Floor, Floors
+from memtui.session.steps import step_number
+
+from . import units
+from .policy import Policy
+from .trend import rate_between_halves, slope, steady_rise
+
+#: The newest floors must still rise at this share of a longer window's rate.
+_GOES_ON = 0.5
+#: A rise must be this many times what was ever given back; a leak that is told in haste more.
+_BEYOND, _BEYOND_IN_HASTE = 1.25, 3
+#: Floors of a thinned level that are enough to be judged.
+_FEWEST_THINNED = 12
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What is allocated at the beginning of each forward grows without end.
+
+    Bytes a step, with their 95 % interval; steps by how many were completed. When the device will be full is predicted
+    by this rate from the headroom that the forecast leaves; None where that is unknown.
+    """
+
+    bytes_per_step: float
+    low: float
+    high: float
+    first_step: int
+    last_step: int
+    blocks_per_step: Optional[float] = None  # None where the allocator counts no blocks
+    steps_to_full: Optional[int] = None
+    seconds_to_full: Optional[float] = None
+
+    def fills_soon(self, policy: Policy) -> bool:
+        """Whether the device will be full within the policy's horizon."""
+        if self.steps_to_full is None or self.seconds_to_full is None:
+            return False
+        return self.steps_to_full < policy.growth_steps or self.seconds_to_full < policy.growth_ns / _NS
+
+
+def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: Policy) -> Optional[Leak]:
+    """A leak that goes on, or None; some µs where nothing rises, a few ms where something does.
+
+    The number of blocks must rise evenly up to the newest step, and by more than was ever given back: a warm-up rises
+    less and less, an evaluation leaves something once, noise and a log that is cleared come down again, and a longer
+    batch makes larger blocks, not more of them. Bytes must surely rise with them. Where blocks are not counted, bytes
+    must do all that. What is found is told over the stretch that tells its slope best.
+    """
+    if floors is None or len(floors.levels[0]) < policy.leak_floors:
+        return None
+    return _Search(floors, headroom_bytes, policy).leak()
+
+
+class _Search:
+    """One search for a leak that ends at the newest floor."""
+
+    def __init__(self, floors: Floors, headroom_bytes: Optional[int], policy: Policy) -> None:
+        self._floors, self._headroom_bytes, self._policy = floors, headroom_bytes, policy
+        self._newest = floors.levels[0][-1]
+        self._counted = self._newest.num_blocks is not None
+        self._given_back = (floors.blocks_given_back if self._counted else floors.bytes_given_back).most
+
+    def leak(self) -> Optional[Leak]:
+        """The leak."""
+        leaks = [leak for leak in self._patiently() if leak is not None]
+        if leaks:
+            return min(leaks, key=lambda leak: (leak.high - leak.low) / leak.bytes_per_step)
+        # One that fills the device within as many steps as it was seen for leaves no time for patience.
+        newest = self._floors.levels[0]
+        window = self._window(newest, min(len(newest), 2 * self._policy.leak_floors))
+        leak = self._leak_in(window, _BEYOND_IN_HASTE) if len(window) == 2 * self._policy.leak_floors else None
+        if leak is None or leak.steps_to_full is None or leak.steps_to_full > leak.last_step - leak.first_step:
+            return None
+        return leak
+
+    def _patiently(self) -> Iterator[Optional[Leak]]:
+        """Windows of at least leak_steps steps and leak_floors floors, the longest first, each with what is in it."""
+        newest, *thinned = self._floors.levels
+        fewest = self._fewest()
+        if fewest is None:
+            return
+        for level in reversed(thinned):
+            if len(level) >= _FEWEST_THINNED and level[0] is not newest[0]:
+                for count in _counts(len(level), _FEWEST_THINNED):
+                    yield self._leak_in(self._window(level, count), _BEYOND)
+        shortest: Sequence[Floor] = ()
+        for count in _counts(len(newest), fewest):
+            window = self._window(newest, count)
+            if window:
+                shortest = shortest or self._last(newest, fewest)
+                yield self._leak_in(window, _BEYOND, shortest)
+
+    def _fewest(self) -> Optional[int]:
+        """How many of the newest floors reach back over leak_steps, but leak_floors at least; None where none do."""
+        newest = self._floors.levels[0]
+        latest = self._newest.step - self._policy.leak_steps
+        low, high = 0, len(newest)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if newest[middle].step <= latest else (low, middle)
+        return max(len(newest) - low + 1, self._policy.leak_floors) if low else None
+
+    def _window(self, level: deque[Floor], count: int) -> Sequence[Floor]:
+        """The last `count` floors of a level, up to the newest; none where they rise by too little to look closer."""
+        first = level[-count]
+        if self._judged(self._newest) - self._judged(first) <= self._given_back:
+            return ()
+        return self._last(level, count)
+
+    def _last(self, level: deque[Floor], count: int) -> Sequence[Floor]:
+        window = list(itertools.islice(level, len(level) - count, None))
+        return window if window[-1] is self._newest else [*window, self._newest]
+
+    def _leak_in(self, window: Sequence[Floor], beyond: float, end: Sequence[Floor] = ()) -> Optional[Leak]:
+        """The leak in `window`; its `end`, where that is given, must still rise by itself."""
+        if not window:
+            return None
+        first, last = window[0], window[-1]
+        steps = [floor.step for floor in window]
+        judged = [self._judged(floor) for floor in window]
+        rise = steady_rise(steps, judged)
+        if rise <= beyond * self._given_back:
+            return None
+        if end:
+            recent = rate_between_halves([floor.step for floor in end], [self._judged(floor) for floor in end])
+            if recent < _GOES_ON * rise / (last.step - first.step):
+                return None
+        sizes = slope(steps, [floor.allocated_bytes for floor in window], self._policy.leak_sure)
+        if sizes.surely <= 0:
+            return None
+        headroom = self._headroom_bytes
+        left = None if headroom is None or headroom < 0 else round(headroom / sizes.middle)
+        step_seconds = (last.time_ns - first.time_ns) / _NS / (last.step - first.step)
+        return Leak(
+            sizes.middle,
+            sizes.low,
+            sizes.high,
+            first.step,
+            last.step,
+            rise / (last.step - first.step) if self._counted else None,
+            left,
+            None if left is None else left * step_seconds,
+        )
+
+    def _judged(self, floor: Floor) -> int:
+        """What must rise evenly: blocks where they are counted."""
+        return (floor.num_blocks or 0) if self._counted else floor.allocated_bytes
+
+
+def _counts(most: int, fewest: int) -> Iterator[int]:
+    """From the most to the fewest, each two thirds of the one before."""
+    while most > fewest:
+        yield most
+        most = 2 * most // 3
+    yield fewest
+
+
+def leak_text(leak: Leak) -> str:
+    """A leak in words: "grows 1.2 MiB a step (1.1 to 1.3, steps 40 to 260): full in about 9,000 steps, 2 h 10 m"."""
+    low, high = (max(0, round(bound)) for bound in (leak.low, leak.high))
+    between = "" if units.size(low) == units.size(high) else f"{_between(low, high)}, "
+    return f"{rate_text(leak)} ({between}{steps_text(leak.first_step, leak.last_step)}){full_text(leak)}"
+
+
+def rate_text(leak: Leak) -> str:
+    """ "grows 1.2 MiB a step"."""
+    return f"grows {units.size(round(leak.bytes_per_step))} a step"
+
+
+def full_text(leak: Leak) -> str:
+    """ ": full in about 9,000 steps, 2 h 10 m"; empty where that is not known."""
+    if leak.steps_to_full is None or leak.seconds_to_full is None:
+        return ""
+    left = units.duration(round(leak.seconds_to_full * _NS))
+    return f": full in about {_rounded(leak.steps_to_full):,} steps, {left}"
+
+
+def steps_text(first: int, last: int) -> str:
+    """The steps under way when so many were completed at first and at last."""
+    return f"steps {step_number(first):,} to {step_number(last):,}"
+
+
+def _between(low: int, high: int) -> str:
+    unit = units.unit_of(high)
+    if units.unit_of(low) != unit:
+        return f"{units.size(low)} to {units.size(high)}"
+    return f"{units.number(low, unit)} to {units.number(high, unit)}"
+
+
+def _rounded(count: int) -> int:
+    """To two figures: a prediction is no better."""
+    return round(count, 2 - len(str(count)))
