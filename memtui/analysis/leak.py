@@ -61,6 +61,19 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
     return _Search(floors, headroom_bytes, policy).leak()
 
 
+@dataclass(frozen=True)
+class _Rise:
+    """What rises evenly, and whether bytes surely rise with it."""
+
+    leak: Leak
+    sure: bool
+
+    @property
+    def sure_leak(self) -> Optional[Leak]:
+        """The leak, if it is one."""
+        return self.leak if self.sure else None
+
+
 class _Search:
     """One search for a leak that ends at the newest floor."""
 
@@ -72,19 +85,21 @@ class _Search:
 
     def leak(self) -> Optional[Leak]:
         """The leak."""
-        leaks = [leak for leak in self._patiently() if leak is not None]
-        if leaks:
-            return min(leaks, key=lambda leak: (leak.high - leak.low) / leak.bytes_per_step)
+        found = list(self._patiently())
+        if found:
+            # Their slopes are not chosen by being large: where bytes do not surely rise in the best, they do in none.
+            return min(found, key=lambda each: each.leak.high - each.leak.low).sure_leak
         # One that fills the device within as many steps as it was seen for leaves no time for patience.
         newest = self._floors.levels[0]
-        window = self._window(newest, min(len(newest), 2 * self._policy.leak_floors))
-        leak = self._leak_in(window, _BEYOND_IN_HASTE) if len(window) == 2 * self._policy.leak_floors else None
+        count = 2 * self._policy.leak_floors
+        rise = self._rise(self._window(newest, count), _BEYOND_IN_HASTE) if len(newest) >= count else None
+        leak = None if rise is None else rise.sure_leak
         if leak is None or leak.steps_to_full is None or leak.steps_to_full > leak.last_step - leak.first_step:
             return None
         return leak
 
-    def _patiently(self) -> Iterator[Optional[Leak]]:
-        """Windows of at least leak_steps steps and leak_floors floors, the longest first, each with what is in it."""
+    def _patiently(self) -> Iterator[_Rise]:
+        """Windows of at least leak_steps steps and leak_floors floors, the longest first, with what rises in them."""
         newest, *thinned = self._floors.levels
         fewest = self._fewest()
         if fewest is None:
@@ -92,13 +107,17 @@ class _Search:
         for level in reversed(thinned):
             if len(level) >= _FEWEST_THINNED and level[0] is not newest[0]:
                 for count in _counts(len(level), _FEWEST_THINNED):
-                    yield self._leak_in(self._window(level, count), _BEYOND)
+                    rise = self._rise(self._window(level, count), _BEYOND)
+                    if rise is not None:
+                        yield rise
         shortest: Sequence[Floor] = ()
         for count in _counts(len(newest), fewest):
             window = self._window(newest, count)
             if window:
                 shortest = shortest or self._last(newest, fewest)
-                yield self._leak_in(window, _BEYOND, shortest)
+                rise = self._rise(window, _BEYOND, shortest)
+                if rise is not None:
+                    yield rise
 
     def _fewest(self) -> Optional[int]:
         """How many of the newest floors reach back over leak_steps, but leak_floors at least; None where none do."""
@@ -121,36 +140,36 @@ class _Search:
         window = list(itertools.islice(level, len(level) - count, None))
         return window if window[-1] is self._newest else [*window, self._newest]
 
-    def _leak_in(self, window: Sequence[Floor], beyond: float, end: Sequence[Floor] = ()) -> Optional[Leak]:
-        """The leak in `window`; its `end`, where that is given, must still rise by itself."""
+    def _rise(self, window: Sequence[Floor], beyond: float, end: Sequence[Floor] = ()) -> Optional[_Rise]:
+        """What rises evenly in `window`; its `end`, where that is given, must still rise by itself."""
         if not window:
             return None
         first, last = window[0], window[-1]
         steps = [floor.step for floor in window]
-        judged = [self._judged(floor) for floor in window]
-        rise = steady_rise(steps, judged)
+        rise = steady_rise(steps, [self._judged(floor) for floor in window])
         if rise <= beyond * self._given_back:
             return None
+        rate = rise / (last.step - first.step)
         if end:
             recent = rate_between_halves([floor.step for floor in end], [self._judged(floor) for floor in end])
-            if recent < _GOES_ON * rise / (last.step - first.step):
+            if recent < _GOES_ON * rate:
                 return None
         sizes = slope(steps, [floor.allocated_bytes for floor in window], self._policy.leak_sure)
-        if sizes.surely <= 0:
-            return None
-        headroom = self._headroom_bytes
-        left = None if headroom is None or headroom < 0 else round(headroom / sizes.middle)
+        left = None
+        if self._headroom_bytes is not None and self._headroom_bytes >= 0 and sizes.middle > 0:
+            left = round(self._headroom_bytes / sizes.middle)
         step_seconds = (last.time_ns - first.time_ns) / _NS / (last.step - first.step)
-        return Leak(
+        leak = Leak(
             sizes.middle,
             sizes.low,
             sizes.high,
             first.step,
             last.step,
-            rise / (last.step - first.step) if self._counted else None,
+            rate if self._counted else None,
             left,
             None if left is None else left * step_seconds,
         )
+        return _Rise(leak, sizes.surely > 0)
 
     def _judged(self, floor: Floor) -> int:
         """What must rise evenly: blocks where they are counted."""

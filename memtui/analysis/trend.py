@@ -12,7 +12,7 @@ _CONFIDENCE = 1.96  # 95 % of a normal distribution
 #: A third's own rate against the whole's: less at the end is a warm-up, less at the beginning started later.
 _LEAST_OF_RATE = 0.6
 #: How far from the line nine of ten values may be, or all where they are few, of the rise: a staircase of five has 0.1.
-_OFF_LINE, _FEW = 0.11, 12
+_OFF_LINE, _FEW = 0.12, 12
 #: … and the eighth of the values at each end on average: what has stopped, or began late, is flat there.
 _OFF_LINE_AT_ENDS = 0.08
 

@@ -27,6 +27,7 @@ NAMES = (
     "convolutions",
     "published",
     "plans",
+    "leaks",
 )
 
 
