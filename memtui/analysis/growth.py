@@ -8,7 +8,7 @@ from memtui.session.session import Session
 from memtui.wire.frames import CATEGORIES, Classification
 
 from . import units
-from .leak import Leak, leak_text, steps_text
+from .leak import Leak, find_larger, larger_text, leak_text, steps_text
 from .policy import Policy
 
 
@@ -20,7 +20,12 @@ def growth_line(session: Session, device: str, leak: Optional[Leak], policy: Pol
     never fell and rose at every look but a few; a warm-up rises and then stands still, so the newest looks must rise
     too.
     """
-    said = [] if leak is None else [f"allocated {leak_text(leak)}"]
+    larger = find_larger(session.floors(device), policy) if leak is None else None
+    said = []
+    if leak is not None:
+        said.append(f"allocated {leak_text(leak)}")
+    elif larger is not None:
+        said.append(f"allocated {larger_text(larger)}")
     looks = _comparable(session.looks(device))[-policy.growth_looks :]
     if len(looks) < policy.growth_looks:
         return said[0] if said else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from memtui.session.floors import Floor, Floors
@@ -58,7 +58,22 @@ def find_leak(floors: Optional[Floors], headroom_bytes: Optional[int], policy: P
     """
     if floors is None or len(floors.levels[0]) < policy.leak_floors:
         return None
-    return _Search(floors, headroom_bytes, policy).leak()
+    return _Search(floors, headroom_bytes, policy, by_blocks=floors.levels[0][-1].num_blocks is not None).leak()
+
+
+def find_larger(floors: Optional[Floors], policy: Policy) -> Optional[Leak]:
+    """What rises as a leak does but in bytes alone, in as many blocks: a batch, or a tensor that is made anew; or None.
+
+    It is not known which of the two it is, nor where it ends.
+    """
+    if floors is None or len(floors.levels[0]) < policy.leak_floors:
+        return None
+    newest = floors.levels[0][-1]
+    found = None if newest.num_blocks is None else _Search(floors, None, policy, by_blocks=False).leak()
+    if found is None:
+        return None
+    [first, *_] = (floor for level in floors.levels for floor in level if floor.step == found.first_step)
+    return replace(found, blocks_per_step=0.0) if first.num_blocks == newest.num_blocks else None
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,11 @@ class _Rise:
 class _Search:
     """One search for a leak that ends at the newest floor."""
 
-    def __init__(self, floors: Floors, headroom_bytes: Optional[int], policy: Policy) -> None:
+    def __init__(self, floors: Floors, headroom_bytes: Optional[int], policy: Policy, *, by_blocks: bool) -> None:
         self._floors, self._headroom_bytes, self._policy = floors, headroom_bytes, policy
         self._newest = floors.levels[0][-1]
-        self._counted = self._newest.num_blocks is not None
-        self._given_back = (floors.blocks_given_back if self._counted else floors.bytes_given_back).most
+        self._by_blocks = by_blocks
+        self._given_back = (floors.blocks_given_back if self._by_blocks else floors.bytes_given_back).most
 
     def leak(self) -> Optional[Leak]:
         """The leak."""
@@ -165,15 +180,15 @@ class _Search:
             sizes.high,
             first.step,
             last.step,
-            rate if self._counted else None,
+            rate if self._by_blocks else None,
             left,
             None if left is None else left * step_seconds,
         )
         return _Rise(leak, sizes.surely > 0)
 
     def _judged(self, floor: Floor) -> int:
-        """What must rise evenly: blocks where they are counted."""
-        return (floor.num_blocks or 0) if self._counted else floor.allocated_bytes
+        """What must rise evenly."""
+        return (floor.num_blocks or 0) if self._by_blocks else floor.allocated_bytes
 
 
 def _counts(most: int, fewest: int) -> Iterator[int]:
@@ -189,6 +204,11 @@ def leak_text(leak: Leak) -> str:
     low, high = (max(0, round(bound)) for bound in (leak.low, leak.high))
     between = "" if units.size(low) == units.size(high) else f"{_between(low, high)}, "
     return f"{rate_text(leak)} ({between}{steps_text(leak.first_step, leak.last_step)}){full_text(leak)}"
+
+
+def larger_text(larger: Leak) -> str:
+    """ "grows 1.2 MiB a step (…) in as many blocks: longer batches, or a tensor that is made anew, larger"."""
+    return f"{leak_text(larger)} in as many blocks: longer batches, or a tensor that is made anew, larger"
 
 
 def rate_text(leak: Leak) -> str:

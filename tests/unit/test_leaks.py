@@ -184,6 +184,21 @@ def test_kept_losses_are_told_and_no_warning() -> None:
     assert "grows" not in view.verdict.text
 
 
+def test_growth_in_as_many_blocks_is_told_and_no_warning() -> None:
+    """GIVEN a cache that is made anew, larger, or longer batches: nobody can tell which, and the verdict is silent."""
+    run = run_of(QUIET["longer and longer batches"][:80])
+
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert view.growth == (
+        "allocated grows 2.0 MiB a step (steps 1 to 159) in as many blocks: "
+        "longer batches, or a tensor that is made anew, larger"
+    )
+    assert "grows" not in view.verdict.text
+    warm = run_of(WARM[:80])
+    assert "grows" not in build_view(warm.session, "cuda:0", warm.now_ns).growth
+
+
 def test_going_back_in_time_takes_back_what_was_said() -> None:
     """GIVEN a copy of a session before a leak, THEN it goes on without it."""
     run = run_of(STEADY[:80])
