@@ -104,12 +104,12 @@ class _Search:
         if found:
             # Their slopes are not chosen by being large: where bytes do not surely rise in the best, they do in none.
             return min(found, key=lambda each: each.leak.high - each.leak.low).sure_leak
-        # One that fills the device within as many steps as it was seen for leaves no time for patience.
+        # One that fills the device within half as many steps as it was seen for leaves no time for patience.
         newest = self._floors.levels[0]
         count = 2 * self._policy.leak_floors
         rise = self._rise(self._window(newest, count), _BEYOND_IN_HASTE) if len(newest) >= count else None
         leak = None if rise is None else rise.sure_leak
-        if leak is None or leak.steps_to_full is None or leak.steps_to_full > leak.last_step - leak.first_step:
+        if leak is None or leak.steps_to_full is None or 2 * leak.steps_to_full > leak.last_step - leak.first_step:
             return None
         return leak
 
@@ -192,10 +192,10 @@ class _Search:
 
 
 def _counts(most: int, fewest: int) -> Iterator[int]:
-    """From the most to the fewest, each two thirds of the one before."""
+    """From the most to the fewest, each three quarters of the one before."""
     while most > fewest:
         yield most
-        most = 2 * most // 3
+        most = 3 * most // 4
     yield fewest
 
 

@@ -20,7 +20,7 @@ class Policy:
     growth_ns: int = 86_400_000_000_000  # … or within this time
     leak_floors: int = 6  # as many steps' beginnings must have been read to call anything a leak …
     leak_steps: int = 100  # … over as many steps: a log that is cleared at shorter intervals has come down by then
-    leak_sure: float = 3.0  # standard deviations by which a leak's bytes must be above nothing
+    leak_sure: float = 2.6  # standard deviations by which a leak's bytes must be above nothing
     recent_ns: int = 60_000_000_000  # an event younger than this speaks in the verdict
 
 

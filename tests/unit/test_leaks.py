@@ -123,12 +123,12 @@ def test_a_leak_that_ends_is_taken_back() -> None:
 
 
 def test_a_leak_that_leaves_no_time_is_told_early() -> None:
-    """GIVEN the device is full in eleven steps, THEN a dozen read at their beginnings are enough; else a hundred."""
+    """GIVEN the device is full in five steps, THEN a dozen read at their beginnings are enough; else a hundred."""
     held = plus(STEADY, 64 * MIB, 1)[:20]
 
     assert named(held, headroom=100 * GIB) == [None] * 20
-    first = next(leak for leak in named(held, headroom=11 * 64 * MIB) if leak is not None)
-    assert (first.last_step, first.steps_to_full, first.seconds_to_full) == (11, 11, 11.0)
+    first = next(leak for leak in named(held, headroom=5 * 64 * MIB) if leak is not None)
+    assert (first.last_step, first.steps_to_full, first.seconds_to_full) == (11, 5, 5.0)
 
 
 def test_without_blocks_bytes_alone_say_it() -> None:
