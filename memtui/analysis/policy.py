@@ -19,7 +19,7 @@ class Policy:
     growth_steps: int = 2_000  # a leak that fills the device within so many steps speaks in the verdict, …
     growth_ns: int = 86_400_000_000_000  # … or within this time
     leak_floors: int = 6  # as many steps' beginnings must have been read to call anything a leak …
-    leak_steps: int = 100  # … over as many steps: a log that is cleared at shorter intervals has come down by then
+    leak_steps: int = 130  # … over as many steps: a log that is cleared at shorter intervals has come down by then
     leak_sure: float = 2.6  # standard deviations by which a leak's bytes must be above nothing
     recent_ns: int = 60_000_000_000  # an event younger than this speaks in the verdict
 

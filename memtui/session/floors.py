@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 #: Floors kept on each level, the newest; each level takes every FANOUT-th of the one below. At two a second the three
-#: reach back one minute, 17 minutes and four and a half hours.
-FLOORS_KEPT = 128
+#: reach back two minutes, half an hour and nine hours. The newest must be more than a leak takes (Policy.leak_steps).
+FLOORS_KEPT = 256
 FANOUT = 16
 LEVELS = 3
 
