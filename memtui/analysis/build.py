@@ -11,6 +11,7 @@ from .forecast import build_forecast, forecast_lines
 from .fragmentation import find_holes, fragmentation_lines
 from .growth import growth_line
 from .ladder import Ladder, build_ladder
+from .leak import find_leak
 from .optimizers import optimizer_state
 from .phasepeaks import phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
@@ -27,6 +28,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     holes = find_holes(session, device)
+    leak = find_leak(session.floors(device), forecast.headroom_bytes, policy)
     state, state_text = state_of(session, now_ns, policy)
     hello, host, known = session.hello, session.host, session.device(device)
     reading = session.reading(device)
@@ -43,14 +45,14 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         state_text=state_text,
         place=place_of(session),
         phase=session.frame.phase if session.frame is not None else "",
-        verdict=build_verdict(session, device, ladder, forecast, holes, now_ns, policy),
+        verdict=build_verdict(session, device, ladder, forecast, holes, leak, now_ns, policy),
         rows=build_rows(session, device, ladder, forecast),
         rules=build_rules(ladder, forecast),
         bar=build_bar(session, device, ladder, policy),
         fragmentation=fragmentation_lines(session, device, ladder, holes, policy),
         forecast=forecast_lines(forecast, ladder) + _steady_lines(session, device),
         hardware=hardware_line(session, device, ladder.others),
-        growth=growth_line(session, device, policy),
+        growth=growth_line(session, device, leak, policy),
         events=event_lines(session, device),
         notices=notices_of(session, device, ladder.notes),
         now_ns=now_ns,

@@ -16,7 +16,11 @@ class Policy:
     holes_share: float = 0.05  # pinned holes worth a word
     growth_looks: int = 12  # looks at different steps over which growth must hold to be called growth
     growth_share: float = 0.005  # of what is allocated: a growth of less over these looks is no news
-    growth_steps: int = 2_000  # a leak that fills the device within so many steps speaks in the verdict
+    growth_steps: int = 2_000  # a leak that fills the device within so many steps speaks in the verdict, …
+    growth_ns: int = 86_400_000_000_000  # … or within this time
+    leak_floors: int = 6  # as many steps' beginnings must have been read to call anything a leak …
+    leak_steps: int = 130  # … over as many steps: a log that is cleared at shorter intervals has come down by then
+    leak_sure: float = 2.6  # standard deviations by which a leak's bytes must be above nothing
     recent_ns: int = 60_000_000_000  # an event younger than this speaks in the verdict
 
 

@@ -10,23 +10,37 @@ from . import units
 from .events import event_text, latest_oom
 from .forecast import Forecast
 from .fragmentation import Holes
-from .growth import find_leak
 from .ladder import Ladder
+from .leak import Leak, full_text, rate_text
 from .policy import Policy
 from .text import clean, phase_words
 from .view import Level, Verdict
 
 
 def build_verdict(
-    session: Session, device: str, ladder: Ladder, forecast: Forecast, holes: Holes, now_ns: int, policy: Policy
+    session: Session,
+    device: str,
+    ladder: Ladder,
+    forecast: Forecast,
+    holes: Holes,
+    leak: Optional[Leak],
+    now_ns: int,
+    policy: Policy,
 ) -> Verdict:
     """The verdict on `device`: how it ended, what went wrong, or whether the predicted peak fits."""
-    level, text = _judge(session, device, ladder, forecast, holes, now_ns, policy)
+    level, text = _judge(session, device, ladder, forecast, holes, leak, now_ns, policy)
     return Verdict(level, text, peak_text(session, device))
 
 
 def _judge(
-    session: Session, device: str, ladder: Ladder, forecast: Forecast, holes: Holes, now_ns: int, policy: Policy
+    session: Session,
+    device: str,
+    ladder: Ladder,
+    forecast: Forecast,
+    holes: Holes,
+    leak: Optional[Leak],
+    now_ns: int,
+    policy: Policy,
 ) -> tuple[Level, str]:
     oom = latest_oom(session, device)
     if session.end is not None:
@@ -39,9 +53,8 @@ def _judge(
     if session.device_frame(device) is None:
         return _without_agent(ladder)
     level, text = _fit(ladder, forecast, holes, policy)
-    growing = _growing(session, device, forecast, policy) if level != "bad" else ""
-    if growing:
-        level, text = "warning", f"{growing} · {text}"
+    if leak is not None and level != "bad" and leak.fills_soon(policy):
+        level, text = "warning", f"{rate_text(leak)}{full_text(leak)} · {text}"
     retries = [
         event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
     ]
@@ -49,16 +62,6 @@ def _judge(
         count = f"{len(retries)} allocation retries" if len(retries) > 1 else "an allocation retry"
         return "warning", f"{text} · {count} in the last minute: the device is full now and then"
     return level, text
-
-
-def _growing(session: Session, device: str, forecast: Forecast, policy: Policy) -> str:
-    leak = find_leak(session, device, policy)
-    if leak is None or forecast.headroom_bytes is None:
-        return ""
-    left = round(forecast.headroom_bytes / leak.bytes_per_step)
-    if not 0 <= left < policy.growth_steps:
-        return ""
-    return f"grows {units.size(round(leak.bytes_per_step))} a step: full in about {left:,} steps"
 
 
 def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tuple[Level, str]:

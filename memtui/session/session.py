@@ -23,19 +23,18 @@ from memtui.wire.frames import (
 )
 
 from .firststep import FirstStep
+from .floors import Floor, Floors
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
 from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, SteadyStep
-from .steps import Floor, Step, StepHistory, StepPeak
+from .steps import Step, StepHistory, StepPeak
 
 #: Events kept; the agent keeps fewer.
 EVENTS_KEPT = 2_000
 
 #: Measured categories kept, the newest.
 LOOKS_KEPT = 512
-#: Beginnings of forwards kept, the newest.
-FLOORS_KEPT = 64
 #: Recorded steps kept, the newest: each may be some megabytes.
 RECORDED_KEPT = 8
 #: The same classification in two frames has the same instant but for rounding.
@@ -106,7 +105,7 @@ class Session:
         self._blocks: dict[str, tuple[BlockSummary, int]] = {}
         self._classifications: dict[str, tuple[Classification, int]] = {}
         self._looks: dict[str, deque[tuple[Classification, int]]] = {}
-        self._floors: dict[str, deque[Floor]] = {}
+        self._floors: dict[str, Floors] = {}
         self._readings: dict[str, DeviceReading] = {}
         self._paired: dict[str, Paired] = {}
         self._first_steps: dict[str, FirstStep] = {}
@@ -180,9 +179,8 @@ class Session:
         self._record(name, "allocated_bytes", frame.time_ns, device.allocated_bytes, high)
         self._record(name, "reserved_bytes", frame.time_ns, device.reserved_bytes)
         if frame.boundary == "forward_start" and device.allocated_bytes is not None:
-            floors = self._floors.setdefault(name, deque(maxlen=FLOORS_KEPT))
-            if not floors or frame.step > floors[-1].step:
-                floors.append(Floor(frame.step, device.allocated_bytes, device.num_blocks))
+            floor = Floor(frame.step, frame.time_ns, device.allocated_bytes, device.num_blocks)
+            self._floors.setdefault(name, Floors()).add(floor)
         if device.rss_bytes is not None:
             self._record(name, "device_used_bytes", frame.time_ns, device.rss_bytes)
             self._record(name, "process_bytes", frame.time_ns, device.rss_bytes)
@@ -367,9 +365,9 @@ class Session:
         """The newest categories, and when they were measured."""
         return self._classifications.get(name)
 
-    def floors(self, name: str) -> tuple[Floor, ...]:
-        """What steps have left behind on a device, at the beginning of each forward that was read."""
-        return tuple(self._floors.get(name, ()))
+    def floors(self, name: str) -> Optional[Floors]:
+        """What steps have left behind on a device, at the beginning of each forward that was read; None before one."""
+        return self._floors.get(name)
 
     def looks(self, name: str) -> tuple[tuple[Classification, int], ...]:
         """The last measured categories with their instants, oldest first."""
@@ -423,7 +421,7 @@ class Session:
         twin.steps = self.steps.snapshot()
         twin.notices = dict(self.notices)
         twin._looks = {name: looks.copy() for name, looks in self._looks.items()}
-        twin._floors = {name: floors.copy() for name, floors in self._floors.items()}
+        twin._floors = {name: floors.snapshot() for name, floors in self._floors.items()}
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()

@@ -135,15 +135,6 @@ def _raise(held: dict[str, StepPeak], peak: StepPeak) -> None:
         held[peak.device] = peak
 
 
-@dataclass(frozen=True)
-class Floor:
-    """What is allocated on a device as a step's forward begins: what the steps before have left."""
-
-    step: int
-    allocated_bytes: int
-    num_blocks: Optional[int]
-
-
 def _together(before: Step, after: Step) -> Step:
     """One step that was told twice: at a tick just before its last boundary's frame, and by that."""
     peaks = {peak.device: peak for peak in before.peaks}

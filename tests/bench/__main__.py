@@ -30,6 +30,7 @@ NAMES = (
     "convolutions",
     "published",
     "plans",
+    "leaks",
 )
 
 
