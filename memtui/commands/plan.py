@@ -16,7 +16,7 @@ from typing import Any, Optional, TypeVar
 
 from memtui.analysis import units
 from memtui.cli import CommandError
-from memtui.planning.answer import Answer
+from memtui.planning.answer import Answer, rising
 from memtui.planning.answer_text import answer_lines, search_lines, shown
 from memtui.planning.capability import Capability, probe
 from memtui.planning.choices import applied, combinations, parse_choices
@@ -96,11 +96,15 @@ def _check_words(options: argparse.Namespace) -> None:
         raise CommandError("--live shows one run: leave --fit and --compare out", 2)
 
 
+_Result = TypeVar("_Result")
+
+
 class _Planner:
     """One command's runs."""
 
     def __init__(self, argv: list[str], label: str, options: argparse.Namespace) -> None:
         self._argv, self._label, self._options = argv, label, options
+        self._interrupted = False
         self._cards = [card_for(name) for text in options.gpu for name in text.split(",")]
         host = HostMemory()
         self._env = with_agent(rehearsal=options.steps or 0, host_bytes=host.kept_bytes(options.gpus))
@@ -123,8 +127,8 @@ class _Planner:
         """The answer for each GPU and each combination of settings, and the table of several."""
         rows: list[Compared] = []
         for card, settings in self._asked():
-            rows.append(Compared(settings, _until_interrupted(self._answer(card, settings))))
-            if rows[-1].answer.told.ended == "interrupted":
+            rows.append(Compared(settings, self._until_interrupted(self._answer(card, settings))))
+            if self._interrupted:
                 break
         self.line.clear()
         width = shutil.get_terminal_size().columns
@@ -138,7 +142,10 @@ class _Planner:
             _print(answer_lines(rows[0].answer, self._label, width))
         for row in rows:
             self._tell_output(row.answer.told)
-        return max(_status(row.answer) for row in rows)
+        missing = len(self._asked()) - len(rows)
+        if missing:
+            print(f"memtui: interrupted: {missing} of {missing + len(rows)} were not tried", file=sys.stderr)
+        return max([_UNKNOWN] * bool(missing) + [_status(row.answer) for row in rows])
 
     def _asked(self) -> list[tuple[Card, dict[str, str]]]:
         settings = combinations(parse_choices(self._options.compare or []))
@@ -159,7 +166,7 @@ class _Planner:
         found = await _all_of(runs)
         capped, expandable = found[0], found[1] if len(found) > 1 else None
         uncapped = None
-        if capped.out_of_memory:
+        if capped.out_of_memory and not self._interrupted:
             endless = profile_for(_ENDLESS, self._options.gpus)
             uncapped = await self._rehearsal.run(
                 _with_memory(profile, endless),
@@ -198,7 +205,7 @@ class _Planner:
         """The largest value that fits, and the curve."""
         if len(self._cards) > 1:
             raise PlanningError("--fit is for one GPU", "name one with --gpu")
-        search = _until_interrupted(self._search(setting, self._cards[0]))
+        search = self._until_interrupted(self._search(setting, self._cards[0]))
         self.line.clear()
         if self._options.json:
             tried = [
@@ -218,7 +225,12 @@ class _Planner:
             argv, env = with_value(setting.name, self._argv, {}, str(value))
             what = f"{setting.name} {value}, run {len(search.tried) + 1}"
             trial = await self._rehearsal.run(profile, argv=argv, extra=env, progress=self._progress(what))
+            if self._interrupted:
+                raise asyncio.CancelledError  # what a run that was cut short took tells nothing
             device = trial.fullest
+            if trial.ended == "rising":
+                problem = f"with {setting.name} {value} {rising(trial)} no value can be said to fit"
+                raise PlanningError(problem, f"plan one value: memtui plan --gpu {card.name} ...")
             if trial.ended == "host memory":
                 taken = units.size(trial.host.taken_bytes)
                 problem = f"with {setting.name} {value} the program took {taken} of this machine's memory"
@@ -232,6 +244,25 @@ class _Planner:
 
         return await largest(search, run)
 
+    def _until_interrupted(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        """Runs it; a signal to end cancels it, so that programs are ended and what was seen until then is told."""
+
+        async def guarded() -> _Result:
+            task = asyncio.ensure_future(coroutine)
+
+            def end() -> None:
+                self._interrupted = True
+                task.cancel()
+
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, end)
+            return await task
+
+        try:
+            return asyncio.run(guarded())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
     def live(self) -> int:
         """The program in the app, on the first of the GPUs."""
         from .run import run_in_app
@@ -243,24 +274,6 @@ class _Planner:
             self._argv, self._cwd, env, self._capability, writable=shared, keep=self._options.keep
         ) as program:
             return run_in_app(program.command, program.environment, f"{self._label} (plan)", self._options)
-
-
-_Result = TypeVar("_Result")
-
-
-def _until_interrupted(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """Runs it; a signal to end cancels it, so that programs are ended and what was seen until then is told."""
-
-    async def guarded() -> _Result:
-        task = asyncio.ensure_future(coroutine)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
-    try:
-        return asyncio.run(guarded())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 async def _all_of(runs: Sequence[Coroutine[Any, Any, Trial]]) -> list[Trial]:

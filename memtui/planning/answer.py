@@ -18,6 +18,7 @@ _ORDER: tuple[Confidence, ...] = ("exact", "close", "estimate")
 #: No context of a known card is larger: with less than this to spare, one that is unknown decides.
 _LARGEST_CONTEXT_BYTES = 2 << 30
 #: Of a run that was interrupted, so many steps at least: the optimizer's memory comes with the first.
+_RISING_STEPS = 20
 _LEAST_STEPS = 2
 _ON_THE_GPU = 'built under `with torch.device("cuda"):` a model takes none of it'
 
@@ -50,7 +51,7 @@ class Answer:
         """Whether it ran in the card's memory; None where nothing was seen that tells."""
         if self.capped.out_of_memory:
             return False
-        if not self.capped.used_a_gpu or self.capped.ended in ("failed", "host memory"):
+        if not self.capped.used_a_gpu or self.capped.ended in ("failed", "host memory", "rising"):
             return None
         if self.capped.ended == "interrupted" and self.capped.steps < _LEAST_STEPS:
             return None
@@ -146,10 +147,13 @@ class Answer:
     def _of_length(self) -> list[Reason]:
         trial = self.told
         steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
-        if trial.ended == "interrupted":
-            return [Reason("estimate", f"it was interrupted after {steps}")]
-        if trial.ended == "failed":
-            return [Reason("estimate", f"the program failed after {steps}")]
+        cut_short = {
+            "interrupted": f"it was interrupted after {steps}",
+            "failed": f"the program failed after {steps}",
+            "rising": f"{rising(trial)} what it comes to was not seen",
+        }.get(trial.ended)
+        if cut_short:
+            return [Reason("estimate", cut_short)]
         if not trial.steps:
             return [Reason("estimate", "no training step was seen")]
         oom = None if trial.fullest is None else trial.fullest.oom
@@ -266,9 +270,35 @@ def place_of(phase: str, step: int) -> str:
     return f"{phase_words(phase, after_in=True)} of step {step}"
 
 
+def rising(trial: Trial) -> str:
+    """What is said of a run that was ended while its peak rose."""
+    rise = rise_bytes(trial)
+    by = "" if rise is None else f", by some {units.size(rise)} a step"
+    return f"the peak still rose after {trial.steps} steps{by}:"
+
+
+def rise_bytes(trial: Trial) -> Optional[int]:
+    """By how much the peak rose in each of the last steps, in the mean; None where it did not."""
+    peaks = [] if trial.watched is None else [each.bytes_held for each in trial.watched.steps[-_RISING_STEPS:]]
+    rise = (peaks[-1] - peaks[0]) // (len(peaks) - 1) if len(peaks) > 1 else 0
+    return rise if rise > 0 else None
+
+
+def _rising_on(answer: Answer) -> str:
+    rise, spare = rise_bytes(answer.capped), answer.spare_bytes
+    later = "it may run out of memory later"
+    if rise is not None and spare is not None:
+        later = f"{answer.gpu} would be full some {spare // rise:,} steps later"
+    return f"{rising(answer.capped)} {later}"
+
+
 def _why_unknown(answer: Answer) -> str:
     trial = answer.capped
     steps = f"{trial.steps} step" + ("" if trial.steps == 1 else "s")
+    if trial.ended == "rising":
+        return _rising_on(answer)
+    if trial.ended == "interrupted":
+        return f"it was interrupted {f'after {steps}' if trial.used_a_gpu else 'before it used a GPU'}"
     if trial.ended == "host memory":
         return (
             f"it was ended, as it had taken {units.size(trial.host.taken_bytes)} of this machine's memory, of "
@@ -277,7 +307,5 @@ def _why_unknown(answer: Answer) -> str:
     if not trial.used_a_gpu:
         used = "the program used no GPU" if trial.ended != "failed" else "the program failed before it used a GPU"
         return f"{used}{': ' + told_error(trial.error) if trial.error else ''}"
-    if trial.ended == "interrupted":
-        return f"it was interrupted after {steps}"
     when = f"after {steps}" if trial.steps else "before its first step"
     return f"the program failed {when}: {told_error(trial.error) or 'it said no why'}"

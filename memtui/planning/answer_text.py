@@ -119,6 +119,7 @@ def _seen(trial: Trial) -> str:
     return {
         "steady": f"it was ended after {steps}, as no peak rose any more",
         "steps": f"it was ended after {steps}",
+        "rising": f"it was ended after {steps}, and the peak rose to the last",
         "exit": f"it came to its own end after {steps}",
     }.get(trial.ended, f"seen: {steps}")
 

@@ -187,7 +187,7 @@ def _trial(
     ending: Ending
     if status is not None:
         reason = ""  # by then it had come to its own end
-    if reason in ("steps", "steady", "interrupted", "host memory"):
+    if reason in ("steps", "steady", "interrupted", "host memory", "rising"):
         ending = reason  # type: ignore[assignment]  # one of these
     elif (
         (session.end is not None and session.end.exception in _OOM_NAMES)

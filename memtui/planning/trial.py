@@ -8,7 +8,7 @@ from typing import Literal, Optional
 from memtui.session.steps import StepPeak
 from memtui.virtual_gpu.report_file import HostRead, Note
 
-Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted", "host memory"]
+Ending = Literal["steady", "steps", "exit", "failed", "out of memory", "interrupted", "host memory", "rising"]
 
 
 @dataclass(frozen=True)

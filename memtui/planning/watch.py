@@ -15,8 +15,8 @@ from .trial import Activations, Composition, OutOfMemory
 _STEADY_STEPS, _FIRST_STEPS = 3, 2
 #: How many more are waited for where a step is to be recorded and was not.
 _RECORDED_BY = 12
-#: Never more steps than this, however they grow.
-_MOST_STEPS = 60
+#: Never more steps than this, however they grow; where the peak rose in half of so many last ones, it rises on.
+_MOST_STEPS, _LAST_STEPS = 60, 20
 
 
 class Watch:
@@ -28,6 +28,7 @@ class Watch:
         self.reserved: dict[str, int] = {}
         self.retries: dict[str, int] = {}
         self._raised_at = 0  # the step under way when a peak was reached last
+        self._rises: set[int] = set()  # all such steps
 
     def look(self, session: Session) -> None:
         """Takes in the newest frame."""
@@ -42,14 +43,16 @@ class Watch:
             _raise(self.retries, device.device, device.num_alloc_retries)
             if rose:
                 self._raised_at = frame.step
+                self._rises.add(frame.step)
 
     def enough(self, session: Session) -> str:
-        """Why nothing more is to be seen: "steps", "steady"; empty as long as there is."""
+        """Why nothing more is to be seen: "steps", "steady", "rising"; empty as long as there is."""
         completed = 0 if session.frame is None else session.frame.step
         if self._steps is not None:
             return "steps" if completed >= self._steps else ""
         if completed >= _MOST_STEPS:
-            return "steps"
+            last = sum(step > completed - _LAST_STEPS for step in self._rises)
+            return "rising" if 2 * last >= _LAST_STEPS else "steps"
         quiet = completed - max(self._raised_at, _FIRST_STEPS)
         told = any(map(session.recorded, self.allocated)) or any(e.name == "record_refused" for e in session.events)
         return "steady" if quiet >= _STEADY_STEPS and (told or completed >= _RECORDED_BY) else ""

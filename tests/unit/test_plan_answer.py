@@ -172,3 +172,20 @@ def test_a_run_that_failed_or_used_no_gpu_answers_nothing() -> None:
     assert verdict(failed) == "unknown: the program failed after 1 step: ValueError: x"
     bare = replace(_DEVICE, peak_allocated_bytes=None, peak_reserved_bytes=None, peak_device_bytes=_GIB // 2)
     assert verdict(_answer(replace(_RUN, devices=(bare,)))) == "unknown: the program used no GPU"
+
+
+def test_a_peak_that_rises_to_the_last_step_is_no_fit() -> None:
+    """GIVEN 0.5 GiB more in each step, THEN it says when the card would be full, and not that it fits."""
+    steps = tuple(replace(_PEAK, step=step, bytes_held=step * _GIB // 2) for step in range(1, 61))
+    run = replace(_RUN, ended="rising", steps=60, devices=(replace(_DEVICE, steps=steps),))
+    answer = _answer(run)
+    assert answer.fits is None
+    rises = "the peak still rose after 60 steps, by some 512.0 MiB a step:"
+    assert verdict(answer) == f"unknown: {rises} NVIDIA X would be full some 23 steps later"
+    assert (answer.reasons[0].confidence, answer.confidence) == ("estimate", "estimate")
+    assert "it was ended after 60 steps, and the peak rose to the last" in answer_lines(answer, "train.py")
+
+
+def test_one_that_was_interrupted_early_says_so() -> None:
+    run = replace(_RUN, ended="interrupted", steps=0, devices=())
+    assert verdict(_answer(run)) == "unknown: it was interrupted before it used a GPU"
