@@ -158,6 +158,7 @@ def _predicted(session: Session, device: str, state: _State) -> _Prediction:
     under_way = max(frame.allocated_bytes, frame.step_peak_bytes or 0)
     steady, highest = session.steps.steady(device), session.steps.highest(device)
     if steady is not None:
+        under_way = max(under_way, _unseen(session, device, frame.allocated_peak_bytes))
         return _from_steps(steady, under_way, frame.allocated_peak_bytes, state)
     if session.steps.state_since_ns is None and highest is not None:
         # Whole steps without any state: an optimizer that keeps none, or one that has not stepped yet.
@@ -169,6 +170,13 @@ def _predicted(session: Session, device: str, state: _State) -> _Prediction:
     if session.frame is not None and session.frame.phase == "startup":
         return _Prediction(None, "unknown", "nothing to go by before the first step")
     return _Prediction(under_way, "lower_bound", "what was seen so far; no whole step yet")
+
+
+def _unseen(session: Session, device: str, counted: Optional[int]) -> int:
+    """The highest since the start where it is above every step's and start-up's peak that is known; else 0."""
+    highest, startup = session.steps.highest(device), session.phase_peaks(device).get("startup")
+    known = max(0 if highest is None else highest.bytes_held, 0 if startup is None else startup.bytes_held)
+    return counted if counted is not None and counted > known else 0
 
 
 def _from_steps(highest: StepPeak, under_way: int, counted: Optional[int], state: _State) -> _Prediction:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Optional
 
 from memtui.session.readings import SteadyStep
+from memtui.session.session import Session
 from memtui.session.steps import step_number
 from memtui.wire.frames import DeviceFrame, RecordedStep
 
 from . import units
 from .allocator.replay import Replayed
+
+#: Floors, and steps between them, that a growth is confirmed by.
+_FLOORS, _STEPS = 3, 5
 
 
 def steady(recorded: RecordedStep, replayed: Replayed, frame: Optional[DeviceFrame] = None) -> SteadyStep:
@@ -35,6 +39,21 @@ def steady(recorded: RecordedStep, replayed: Replayed, frame: Optional[DeviceFra
         None if frame is None else frame.allocated_peak_bytes,
         None if frame is None else frame.reserved_peak_bytes,
     )
+
+
+def confirmed_growth_bytes(session: Session, device: str) -> Optional[int]:
+    """What each step leaves behind, where a step that was done again says that and the steps since then did it.
+
+    Measured at the beginnings of forwards; None where either does not say so, or too few steps were read.
+    """
+    found, floors = session.steady_step(device), session.floors(device)
+    if found is None or floors is None or found.growth_bytes <= 0:
+        return None
+    since = [floor for floor in floors.levels[0] if floor.step > found.step]
+    if len(since) < _FLOORS or since[-1].step - since[0].step < _STEPS:
+        return None
+    measured = (since[-1].allocated_bytes - since[0].allocated_bytes) // (since[-1].step - since[0].step)
+    return measured if found.growth_bytes <= 2 * measured <= 4 * found.growth_bytes else None
 
 
 def steady_lines(found: SteadyStep) -> tuple[str, ...]:

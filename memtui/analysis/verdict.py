@@ -13,8 +13,12 @@ from .fragmentation import Holes
 from .ladder import Ladder
 from .leak import Leak, full_text, rate_text
 from .policy import Policy
+from .steady import confirmed_growth_bytes
 from .text import clean, phase_words
 from .view import Level, Verdict
+
+#: Between how much is left and what that is of: what grows does not fit for long.
+_TO_SPARE = " to spare: "
 
 
 def build_verdict(
@@ -53,8 +57,9 @@ def _judge(
     if session.device_frame(device) is None:
         return _without_agent(ladder)
     level, text = _fit(ladder, forecast, holes, policy)
-    if leak is not None and level != "bad" and leak.fills_soon(policy):
-        level, text = "warning", f"{rate_text(leak)}{full_text(leak)} · {text}"
+    growing = _growing(session, device, forecast, leak, policy)
+    if growing and level != "bad":
+        level, text = "warning", f"{growing} · {text.partition(_TO_SPARE)[2] or text}"
     retries = [
         event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
     ]
@@ -62,6 +67,16 @@ def _judge(
         count = f"{len(retries)} allocation retries" if len(retries) > 1 else "an allocation retry"
         return "warning", f"{text} · {count} in the last minute: the device is full now and then"
     return level, text
+
+
+def _growing(session: Session, device: str, forecast: Forecast, leak: Optional[Leak], policy: Policy) -> str:
+    """What fills the device soon, in words."""
+    if leak is not None and leak.fills_soon(policy):
+        return f"{rate_text(leak)}{full_text(leak)}"
+    grown, headroom = confirmed_growth_bytes(session, device), forecast.headroom_bytes
+    if not grown or headroom is None or headroom >= policy.growth_steps * grown:
+        return ""
+    return f"grows {units.size(grown)} a step: full in about {max(0, headroom) // grown:,} steps"
 
 
 def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tuple[Level, str]:
@@ -92,12 +107,12 @@ def _margin(
     if headroom < holes.pinned_bytes and holes.pinned_bytes > policy.holes_share * total:
         # The holes may be of no use to the request that makes the peak: then as much again is needed from the driver.
         return "warning", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}"
-    spare = f"{100 * headroom / total:.0f} % to spare"
+    spare = f"{100 * headroom / total:.0f} %"
     if headroom < policy.tight_share * total:
-        return "warning", f"tight, {spare}: {peak}"
+        return "warning", f"tight, {spare}{_TO_SPARE}{peak}"
     if forecast.kind == "lower_bound":
-        return "unknown", f"fits so far, {spare}: {peak}, {forecast.basis}"
-    return "good", f"fits, {spare}: {peak}"
+        return "unknown", f"fits so far, {spare}{_TO_SPARE}{peak}, {forecast.basis}"
+    return "good", f"fits, {spare}{_TO_SPARE}{peak}"
 
 
 def _without_agent(ladder: Ladder) -> tuple[Level, str]:

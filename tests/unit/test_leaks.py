@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Optional
 
 import pytest
@@ -14,6 +15,7 @@ from memtui.analysis.leak import Leak, find_leak, leak_text
 from memtui.analysis.policy import DEFAULT
 from memtui.analysis.trend import slope, steady_rise
 from memtui.session.floors import Floor, Floors
+from memtui.session.readings import SteadyStep
 from tests.support.sessions import GIB, MIB, Run
 
 Held = tuple[int, Optional[int]]
@@ -258,3 +260,20 @@ def test_the_slope_and_its_interval() -> None:
 def test_an_even_rise(values: list[int], rise: int) -> None:
     """All along, at about one rate."""
     assert steady_rise(range(len(values)), values) == pytest.approx(rise, abs=1)
+
+
+def test_a_recorded_step_that_leaves_memory_behind_is_confirmed_by_the_steps_after_it() -> None:
+    """GIVEN what the allocator's rules say of one step and what a few more left, THEN the verdict does not wait."""
+    run = run_of(plus(STEADY, 128 * MIB, 1)[:10])
+    before = build_view(run.session, "cuda:0", run.now_ns).verdict
+    found = SteadyStep(run.now_ns, "cuda:0", 2, GIB, GIB, True, "", growth_bytes=64 * MIB)
+    run.session.apply_steady(found)
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert before.text.startswith("fits so far, ")
+    assert view.verdict.level == "warning"
+    assert view.verdict.text.startswith("grows 64.0 MiB a step: full in about ")
+    assert "fits" not in view.verdict.text
+
+    run.session.apply_steady(replace(found, growth_bytes=512 * MIB))
+    assert build_view(run.session, "cuda:0", run.now_ns).verdict == before
