@@ -16,6 +16,7 @@ from memtui.analysis.whatif.facts import Facts, batch_of, gather
 from memtui.analysis.whatif.levers import levers
 from memtui.analysis.whatif.moments import Moment, grown, highest, lives, moment, most_times, of_lives
 from memtui.analysis.whatif.panel import Answer, panel
+from memtui.session.readings import SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import CATEGORIES, DeviceFrame, Frame, Mark, Optimizer
 from tests.support.recorded import by_hand, gpt
@@ -194,6 +195,8 @@ def test_the_largest_batch_is_told_in_samples_where_they_are_known() -> None:
         ("train.py --per_device_train_batch_size 2 --epochs 3", 2),
         ("train.py -b 32", 32),
         ("train.py --batches 7", None),
+        ("train.py --eval-batch 64", None),
+        ("train.py --per_device_eval_batch_size 64 --per_device_train_batch_size 2", 2),
         ("train.py --batch-size", None),
         ("train.py --batch-size auto", None),
     ],
@@ -317,6 +320,29 @@ def test_a_recorded_step_is_taken_larger_where_another_needed_more() -> None:
     assert abs(found.present.total - 5100 * MIB) < MIB
     assert "its batch taken ×" in found.basis
     assert found.checkpointed.blocks == 12
+
+
+def test_an_evaluation_is_no_larger_batch() -> None:
+    """GIVEN the highest peak in an evaluation, THEN it stands beside the step's instants, and no lever moves it."""
+    run = _watched()
+    run.session.apply(gpt(unit=4 * MIB), 0)
+    recorded = max(each.total for each in _gathered(run.session).moments)
+    run.end_step(3000 * MIB, 6000 * MIB, phase="evaluation", allocated_peak_bytes=6000 * MIB)
+    found = _gathered(run.session)
+    assert (found.present.phase, found.present.total) == ("evaluation", 6000 * MIB)
+    assert "batch taken" not in found.basis
+    assert max(each.total for each in found.moments if each.phase != "evaluation") < recorded
+
+
+def test_what_steps_leave_behind_is_no_larger_batch() -> None:
+    """GIVEN a step that leaves memory behind when it is done again, THEN what has piled up since is on top of all."""
+    run = _watched()
+    run.session.apply(gpt(unit=4 * MIB), 0)
+    run.session.apply_steady(SteadyStep(1, "cuda:0", 3, GIB, GIB, True, "", growth_bytes=16 * MIB))
+    found = _gathered(run.session)
+    assert abs(found.present.total - 5100 * MIB) < MIB
+    assert "left behind" in found.basis
+    assert "batch taken" not in found.basis
 
 
 def test_state_that_is_still_to_appear_is_counted() -> None:

@@ -26,6 +26,9 @@ from .moments import Moment, grown, highest, lives, moment, of_lives, parts
 #: Steps that were higher than the recorded one by more than this share are worth reckoning with.
 _HIGHER = 0.002
 _BATCH = re.compile(r"--?(?:\w+[-_])*batch(?:[-_]?size)?|-bs?|-b")
+#: Another batch than the training's.
+_OTHER_BATCH = re.compile(r"eval|val(?:id(?:ation)?)?|test|infer(?:ence)?|predict")
+_TRAINS = frozenset(("forward", "backward", "optimizer", "between"))
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def batch_of(argv: Sequence[str]) -> Optional[int]:
     """The batch size that a command line names, where it names one."""
     for word, following in zip(argv, (*argv[1:], "")):
         name, _, value = word.partition("=")
-        if _BATCH.fullmatch(name) and (value or following).isdigit():
+        other = any(map(_OTHER_BATCH.fullmatch, re.split("[-_]", name)))
+        if not other and _BATCH.fullmatch(name) and (value or following).isdigit():
             return int(value or following) or None
     return None
 
@@ -168,6 +172,10 @@ def _as_high(facts: Facts, session: Session, device: str, forecast: Forecast) ->
     if not facts.recorded:
         higher = base.with_sizes(temporaries=base.size("temporaries") + expected - base.total)
         return replace(facts, moments=highest((*facts.moments, higher)))
+    if phase not in _TRAINS:
+        return _beside(facts, phase, expected)
+    if _leaves_behind(session, device):
+        return _on_top(facts, missing)
     grows = parts(present)[1]
     if grows <= 0:
         return facts
@@ -179,6 +187,31 @@ def _as_high(facts: Facts, session: Session, device: str, forecast: Forecast) ->
         moments=tuple(grown(each, times) for each in facts.moments),
         checkpointed=_grown(facts, times),
     )
+
+
+def _beside(facts: Facts, phase: str, peak_bytes: int) -> Facts:
+    """Another phase than the step's own has the highest peak: no lever of the step's changes what that holds."""
+    stays = {key: facts.present.size(key) for key in ("parameters", "buffers", "optimizer_state", "workspaces")}
+    rest = max(0, peak_bytes - sum(stays.values()))
+    words = f"{facts.basis}; the highest peak so far, {units.size(peak_bytes)}, is in {phase}, which no row changes"
+    moments = (*facts.moments, moment(phase, {**stays, "unattributed": rest}))
+    return replace(facts, basis=words, moments=moments)
+
+
+def _on_top(facts: Facts, left_bytes: int) -> Facts:
+    """What steps leave behind is there whatever is changed about them."""
+
+    def raised(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+        return tuple(each.with_sizes(unattributed=each.size("unattributed") + left_bytes) for each in moments)
+
+    words = f"{facts.basis}; with {units.size(left_bytes)} that steps since then have left behind, and more will"
+    again = replace(facts.checkpointed, moments=raised(facts.checkpointed.moments))
+    return replace(facts, basis=words, moments=raised(facts.moments), checkpointed=again)
+
+
+def _leaves_behind(session: Session, device: str) -> bool:
+    found = session.steady_step(device)
+    return found is not None and found.growth_bytes > 0
 
 
 def _grown(facts: Facts, times: float) -> Checkpointed:
