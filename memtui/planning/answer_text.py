@@ -89,11 +89,14 @@ def _made_of(device: DeviceTrial) -> list[str]:
 
 def _where(device: DeviceTrial, found: Composition) -> str:
     place = place_of(found.phase, found.step)
-    if found.at_peak:
-        return f"the peak is {place}, and is made of"
     peak = device.peak
-    beyond = "" if peak is None else f", {units.size(peak.bytes_held - found.allocated_bytes)} below the highest peak"
-    return f"{place} there are{beyond}"
+    below = 0 if peak is None else peak.bytes_held - found.allocated_bytes
+    if found.at_peak and (peak is None or below <= peak.bytes_held // 1000):
+        return f"the peak is {place}, and is made of"
+    if peak is None:
+        return f"{place} there are"
+    where = f" {place_of(peak.phase, peak.step)}" if peak.phase else ""
+    return f"{place} there are, {units.size(below)} below the peak{where}"
 
 
 def _steps(trial: Trial, device: DeviceTrial, width: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from .errors import PlanningError
 
 _FORM = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)=(?P<low>\d{1,9})\.\.(?P<high>\d{1,9})")
+_SCRIPT_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,19 @@ def with_value(
         if option.startswith("-") and place + 1 < len(words):
             result[place + 1] = value
             return result, dict(environment)
-    dashes = "" if name.startswith("-") else "--"
-    return [*result, f"{dashes}{name}", value], dict(environment)
+    option = name if name.startswith("-") else f"--{_as_written(name, words)}"
+    return [*result, option, value], dict(environment)
+
+
+def _as_written(name: str, words: Sequence[str]) -> str:
+    """The argument with dashes or underscores, as the script that is among the words has it; else as it was given."""
+    script = next((word for word in words if word.endswith(".py") and os.path.isfile(word)), None)
+    if script is None:
+        return name
+    with open(script, encoding="utf-8", errors="replace") as file:
+        text = file.read(_SCRIPT_CHARACTERS)
+    others = (name.replace("_", "-"), name.replace("-", "_"))
+    return next((each for each in (name, *others) if re.search(rf"--{re.escape(each)}(?![\w-])", text)), name)
 
 
 def parse_setting(text: str) -> Setting:

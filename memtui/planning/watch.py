@@ -99,7 +99,9 @@ def activations(session: Session, device: str) -> Optional[Activations]:
     """Of a recorded step; None where it is not known how much is of how many tokens or samples."""
     for step in session.recorded(device):
         kept = StepTimeline(step).kept_for_backward
-        told = [event for event in session.events if event.name == "forward_input" and event.step <= step.step]
+        # By the time: an event's step may lag, and batches may differ from step to step.
+        end_ns = step.time_ns + step.duration_ns
+        told = [event for event in session.events if event.name == "forward_input" and event.time_ns <= end_ns]
         figures = told[-1].figures if told else {}
         for unit in ("token", "sample"):
             count = figures.get(f"{unit}s")

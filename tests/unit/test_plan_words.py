@@ -133,3 +133,21 @@ def test_the_list_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_of_a_failed_launcher_its_rank_s_exception_is_told(output: str, told: str) -> None:
     assert _last_line(output) == told
+
+
+@pytest.mark.parametrize(
+    ("declared", "asked", "given"),
+    [
+        ("--batch-size", "batch_size", "--batch-size"),
+        ("--batch_size", "batch-size", "--batch_size"),
+        ("--batch_size", "batch_size", "--batch_size"),
+        ("--batch-size-eval", "batch_size", "--batch_size"),
+    ],
+)
+def test_an_argument_is_spelled_as_the_script_has_it(
+    declared: str, asked: str, given: str, tmp_path: pathlib.Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"parser.add_argument('{declared}', type=int)\n", encoding="utf-8")
+    words, _ = with_value(asked, ["python", str(script)], {}, "8")
+    assert words[-2:] == [given, "8"]
