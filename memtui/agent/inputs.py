@@ -19,11 +19,14 @@ class Inputs:
     def __init__(self, events: deque[Event]) -> None:
         self._events = events
         self._told: Any = None
+        self._again = False
 
-    def note(self, frame: Any, step: int, *, again: bool) -> None:
+    def note(self, frame: Any, step: int, *, again: Optional[bool]) -> None:
         """`frame` is the call of a root module; `step` how many are completed; `again` without a backward pass since
-        the last.
+        the last, None where that is not known: then as it was before.
         """
+        if frame is not None and frame.f_code.co_name != _CALL:
+            frame = frame.f_back  # in a recorded step it is asked through one more function
         if frame is None or frame.f_code.co_name != _CALL:
             return
         variables = frame.f_locals
@@ -31,7 +34,8 @@ class Inputs:
             counted = _counted(list(_tensors(variables.get("args", ()), variables.get("kwargs", {}))))
         except (AttributeError, RuntimeError, TypeError, ValueError):  # a tensor of another kind, without such a shape
             counted = None
-        found = (id(variables.get("self")), None if again else counted)
+        self._again = self._again if again is None else again
+        found = (id(variables.get("self")), None if self._again else counted)
         if found == self._told:
             return
         before, self._told = self._told, found

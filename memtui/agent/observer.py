@@ -175,11 +175,14 @@ class Observer:
         now = _now()
         if self._quiet == _ident() and (kind == "forward_start" or now < self._aside_ns):
             self._noted.append((kind, now, 0))
+            again = None
         elif not self._dead and self._mine():
             again = self.phases.phase == "forward"
             self._boundary(kind, now)
-            if self.rehearsal.inputs is not None and kind == "forward_start":
-                self.rehearsal.inputs.note(sys._getframe(2), self.phases.step, again=again)
+        else:
+            return
+        if self.rehearsal.inputs is not None and kind == "forward_start":
+            self.rehearsal.inputs.note(sys._getframe(2), self.phases.step, again=again)
 
     def backward_started(self) -> bool:
         """A backward pass begins; whether its end is wanted."""

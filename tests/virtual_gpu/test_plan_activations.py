@@ -71,3 +71,20 @@ def test_texts_with_masks_of_the_same_shape_are_counted_once(tmp_path: pathlib.P
 def test_where_it_is_not_known_nothing_is_said(tmp_path: pathlib.Path, loss: str) -> None:
     """Two forward passes before one backward pass; texts of two lengths."""
     assert _activations(tmp_path, _TEXTS, loss) is None
+
+
+def test_the_shape_is_that_of_the_recorded_step(tmp_path: pathlib.Path) -> None:
+    """GIVEN batches of another length in each step, THEN what is kept is told of the one that was recorded."""
+    program = """
+import torch
+model = torch.nn.Sequential(torch.nn.Embedding(16, 64), torch.nn.Linear(64, 64), torch.nn.GELU()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(30):
+    tokens = torch.zeros(4, 128 * (1 + step % 5), dtype=torch.long, device="cuda")
+    model(tokens).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    told = plan(tmp_path, write_script(tmp_path, program), "--gpu", "2GiB", "--json", status=FITS)["activations"]
+    # The embedding's result and the linear layer's, of 64 numbers of four bytes each.
+    assert told["kept_bytes"] // told["count"] == 2 * 64 * 4
