@@ -348,3 +348,17 @@ def test_a_driver_that_contradicts_the_allocator_is_left_out() -> None:
     assert all((band.figure.value or 0) >= 0 for band in view.bar.bands)
     assert adds_up(view.bar)
     assert "-" not in view.verdict.text
+
+
+def test_a_reading_of_another_moment_makes_no_device_fuller_than_full() -> None:
+    """GIVEN much was taken before and after the driver was read, THEN what cannot be is not shown: it is left out."""
+    run = Run()
+    run.frame(2 * GIB, 2 * GIB)
+    run.driver(16 * GIB, 16 * GIB)
+    run.frame(23 * GIB, 23 * GIB)
+
+    ladder = build_ladder(run.session, "cuda:0", run.now_ns, DEFAULT)
+
+    assert (ladder.used_bytes, ladder.free_bytes, ladder.non_torch_bytes) == (None, None, None)
+    assert (ladder.total_bytes, ladder.reserved_bytes) == (24 * GIB, 23 * GIB)
+    assert "its figures are left out" in ladder.notes[0]
