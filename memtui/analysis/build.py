@@ -92,5 +92,5 @@ def _figure(value: int | None) -> Figure:
 
 
 def _steady_lines(session: Session, device: str) -> tuple[str, ...]:
-    found = session.steady_step(device)
-    return () if found is None else steady_lines(found)
+    found, frame = session.steady_step(device), session.device_frame(device)
+    return () if found is None else steady_lines(found, None if frame is None else frame.reserved_peak_bytes)

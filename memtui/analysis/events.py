@@ -144,8 +144,9 @@ def _scored(event: Event, model: Optional[Model]) -> Optional[str]:
     if predicted is None or actual is None or error is None:
         return None
     bound = "" if _first(event, "actual_exact") != 0 else "≥ "
-    score = f"forecast {units.size(predicted)}, actual {bound}{units.size(actual)} ({100 * error:+.1f} %)"
-    return f"{score}: {clean(event.text, 100)}"
+    what, _, when = clean(event.text, 100).partition(", ")
+    score = f"{what}: forecast {units.size(predicted)}, actual {bound}{units.size(actual)}, {100 * error:+.1f} %"
+    return f"{score}: {when}" if when else score
 
 
 def _built_on_host(event: Event, model: Optional[Model]) -> Optional[str]:

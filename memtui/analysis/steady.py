@@ -56,11 +56,14 @@ def confirmed_growth_bytes(session: Session, device: str) -> Optional[int]:
     return measured if found.growth_bytes <= 2 * measured <= 4 * found.growth_bytes else None
 
 
-def steady_lines(found: SteadyStep) -> tuple[str, ...]:
-    """The same in words, each line one fact."""
+def steady_lines(found: SteadyStep, reserved_peak_bytes: Optional[int] = None) -> tuple[str, ...]:
+    """The same in words, each line one fact; and whether more was needed since, by the peak that is counted now."""
     bound = "" if found.exact else "≥ "
     peaks = f"peak allocated {bound}{units.size(found.allocated_bytes)}, reserved {bound}"
     lines = [f"{peaks}{units.size(found.reserved_bytes)} predicted: {found.basis}"]
+    expected = max(found.reserved_bytes, found.reserved_peak_bytes or 0)
+    if reserved_peak_bytes is not None and reserved_peak_bytes > expected and not found.growth_bytes:
+        lines.append(f"since then {units.size(reserved_peak_bytes)} were reserved: not all steps are like that one")
     if found.growth_bytes:
         lines.append(f"each step leaves {units.size(found.growth_bytes)} more behind")
     if found.failing_step is not None and found.asked_bytes is not None:

@@ -28,7 +28,7 @@ def test_the_first_step_is_scored_when_it_is_over() -> None:
     assert event.name == SCORED
     assert event.figures == {"predicted_bytes": 504 * MIB, "actual_bytes": 500 * MIB, "actual_exact": 1}
     assert error_share(event) == 504 / 500 - 1
-    text = "forecast 504.0 MiB, actual 500.0 MiB (+0.8 %): first step, before its optimizer"
+    text = "first step: forecast 504.0 MiB, actual 500.0 MiB, +0.8 %: before its optimizer"
     assert event_text(event) == text
 
 

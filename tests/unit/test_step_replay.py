@@ -137,7 +137,9 @@ def test_what_it_comes_to_in_words() -> None:
     found = steady(USUAL, replayed(USUAL))
     assert (found.allocated_bytes, found.reserved_bytes, found.exact) == (128 * MIB, 128 * MIB, True)
     line = "peak allocated 128.0 MiB, reserved 128.0 MiB predicted: step 4 done again by the allocator's rules"
-    assert steady_lines(found) == (line,)
+    assert steady_lines(found) == steady_lines(found, 128 * MIB) == (line,)
+    more = "since then 130.0 MiB were reserved: not all steps are like that one"
+    assert steady_lines(found, 130 * MIB) == (line, more)
     growing = made([(-1, -1, 32, PARAMETERS, 0), (0, -1, 16, TEMPORARIES, 40)], 1, (0, 32), (32, 4))
     found = steady(growing, replayed(growing, steps=3))
     assert not found.exact

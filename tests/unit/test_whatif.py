@@ -361,7 +361,7 @@ def test_without_looks_or_a_model_it_says_why() -> None:
     run.frame(PARAMETERS)
     assert gather(run.session, "cuda:0", 0, DEFAULT)[1] == "the model's parameters on this device are not known yet"
     run.adam(PARAMETERS)
-    assert gather(run.session, "cuda:0", 0, DEFAULT)[1].endswith("d records a step")
+    assert gather(run.session, "cuda:0", 0, DEFAULT)[1].endswith("d records one")
     told = Frame(1, 1, 0, 0, "between", 1, (DeviceFrame("host", allocated_bytes=PARAMETERS),))
     host = Session(1)
     host.apply(told, 0)
@@ -375,3 +375,16 @@ def test_whether_activations_follow_the_inputs_is_told_where_it_was_seen() -> No
         look = classified(5 * GIB, phase="backward", step=step, inputs=size, activations=10 * size)
         run.frame(5 * GIB, phase="backward", step=step, classification=look)
     assert _gathered(run.session).growth == "seen in steps 5 and 7: inputs ×2.00, activations ×2.00"
+
+
+def test_nothing_is_answered_where_much_has_no_owner() -> None:
+    """GIVEN gradients of a first step that nobody has looked at, THEN there is a reason in the place of figures."""
+    run = Run()
+    run.adam(PARAMETERS)
+    run.frame(PARAMETERS, boundary="forward_start", phase="forward")
+    run.driver(5 * GIB, 5 * GIB)
+    half = classified(2 * PARAMETERS, phase="between", parameters=PARAMETERS)
+    run.frame(2 * PARAMETERS, phase="between", classification=half)
+    found, reason = gather(run.session, "cuda:0", 10**10, DEFAULT)
+    assert found is None
+    assert "no known owner" in reason

@@ -26,6 +26,8 @@ from .moments import Moment, grown, highest, lives, moment, of_lives, parts
 #: Steps that were higher than the recorded one by more than this share are worth reckoning with.
 _HIGHER = 0.002
 _BATCH = re.compile(r"--?(?:\w+[-_])*batch(?:[-_]?size)?|-bs?|-b")
+#: Of a peak by looks alone, as much may be of no known owner. In a first step gradients are, until its optimizer.
+_UNKNOWN_SHARE = 0.1
 #: Another batch than the training's.
 _OTHER_BATCH = re.compile(r"eval|val(?:id(?:ation)?)?|test|infer(?:ence)?|predict")
 _TRAINS = frozenset(("forward", "backward", "optimizer", "between"))
@@ -81,8 +83,8 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
     steps = session.recorded(device)
     timeline = StepTimeline(steps[-1]) if steps else None
     found = _looked_at(session, device) if timeline is None else of_lives(lives(timeline), timeline)
-    if not found:
-        return None, "no look at what the memory is made of yet; d records a step"
+    if not _tells(found, timeline):
+        return None, "much of it has no known owner yet: ask again after a step, or d records one"
     optimizers = tuple(each for each in model.optimizers if each.trainable_bytes.get(device))
     state = _state_bytes(session, device)
     facts = Facts(
@@ -105,6 +107,13 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
     if timeline is not None:
         facts = _with_timeline(facts, timeline)
     return _as_high(_with_state(facts, state), session, device, forecast), ""
+
+
+def _tells(found: tuple[Moment, ...], timeline: Optional[StepTimeline]) -> bool:
+    present = max(found, key=lambda each: each.total, default=None)
+    if present is None or timeline is not None:
+        return present is not None
+    return present.size("unattributed") <= _UNKNOWN_SHARE * present.total
 
 
 def batch_of(argv: Sequence[str]) -> Optional[int]:
