@@ -57,6 +57,8 @@ class Scorer:
         found, frame, last = session.steady_step(device), session.device_frame(device), session.steps.last()
         if found is None or frame is None or last is None or last.number <= found.step + 1 + _LATER_STEPS:
             return
+        if found.growth_bytes:
+            return  # its peak is that of as many steps as were done again
         name = f"step {step_number(found.step):,} done again"
         # Peaks of single steps may be lower bounds; the counters go back to the start of the program.
         for what, predicted, before, actual in (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memtui.analysis.events import event_text
 from memtui.analysis.scores import SCORED, Scorer, error_share
 from memtui.session.readings import SteadyStep
+from memtui.wire.frames import Event
 from tests.support.sessions import MIB, Run, classified
 
 
@@ -80,7 +83,7 @@ def test_a_step_that_was_done_again_is_held_against_the_counters() -> None:
     run.end_step(408 * MIB, 552 * MIB)
     run.session.apply_steady(_done_again(run, 552 * MIB, 580 * MIB))
     scorer.due(run.session)
-    told = []
+    told: list[Event] = []
     for _ in range(21):
         run.end_step(408 * MIB, 552 * MIB, allocated_peak_bytes=552 * MIB, reserved_peak_bytes=620 * MIB)
         told += [event for event in scorer.due(run.session) if "done again" in event.text]
@@ -90,3 +93,15 @@ def test_a_step_that_was_done_again_is_held_against_the_counters() -> None:
         "peak reserved, step 2 done again",
     ]
     assert [round(1e4 * (error_share(event) or 0)) for event in told] == [0, round(1e4 * (600 / 620 - 1))]
+
+
+def test_one_that_grows_with_every_step_is_not() -> None:
+    """Its peak depends on how many steps were done again."""
+    run, scorer = Run(), Scorer()
+    _through_the_first_optimizer(run)
+    run.session.apply_steady(replace(_done_again(run, 900 * MIB, 900 * MIB), growth_bytes=MIB))
+    told: list[Event] = []
+    for _ in range(25):
+        run.end_step(408 * MIB, 552 * MIB, allocated_peak_bytes=552 * MIB, reserved_peak_bytes=620 * MIB)
+        told += [event for event in scorer.due(run.session) if "done again" in event.text]
+    assert told == []
