@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+from memtui.analysis.analyst import Analyst
 from memtui.sources.monitor import Monitor
 from memtui.sources.virtual_driver import use_driver_of
 from memtui.tui.picture import save
@@ -38,6 +39,8 @@ SESSIONS = (
             ("step-120x40", 120, 40, "dark", ("4",)),
             ("step-200x50", 200, 50, "light", ("4", "b", "b", "b", "b")),
             ("tensors-120x40", 120, 40, "dark", ("5",)),
+            ("what-if-120x40", 120, 40, "dark", ("w", "down", "down")),
+            ("events-120x40", 120, 40, "dark", ("2",)),
             ("help", 120, 40, "dark", ("question_mark",)),
             ("glossary", 120, 40, "dark", ("g",)),
         ),
@@ -77,7 +80,7 @@ def take(folder: pathlib.Path, index: int) -> None:
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"{name}-{suffix}.svg"
                 after = 12.0 if "5" in keys else 0.0  # tensors are told when a step may be looked at for them
-                monitor = Monitor(process.pid)
+                monitor = Monitor(process.pid, analyst=Analyst())
                 save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)
 
