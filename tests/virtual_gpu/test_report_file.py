@@ -189,10 +189,13 @@ class Reads(torch.autograd.Function):
         return gradient
 Reads.apply(x).sum().backward()
 y = torch.randn(8, device="cuda", requires_grad=True)
+begun = threading.Event()
 def late():
     while True:
         y.sum().item()  # while the interpreter ends
+        begun.set()
 threading.Thread(target=late, daemon=True).start()
+begun.wait()
 class AtEnd:
     def __del__(self, torch=torch):
         torch.zeros(3, device="cuda").sum().item()
