@@ -40,7 +40,6 @@ SESSIONS = (
             ("step-200x50", 200, 50, "light", ("4", "b", "b", "b", "b")),
             ("tensors-120x40", 120, 40, "dark", ("5",)),
             ("what-if-120x40", 120, 40, "dark", ("w", "down", "down")),
-            ("events-120x40", 120, 40, "dark", ("2",)),
             ("help", 120, 40, "dark", ("question_mark",)),
             ("glossary", 120, 40, "dark", ("g",)),
         ),
