@@ -15,6 +15,7 @@ from .firststep import after_forward, before_optimizer
 SCORED = "forecast_scored"
 #: Steps after the first that have to be over before the peak of those after it is judged.
 _LATER_STEPS = 20
+_FIRST, _LATER = "first step", "later steps"
 
 
 class _Made(NamedTuple):
@@ -47,10 +48,14 @@ class Scorer:
             return
         peak = first.peak(device)
         if peak is not None:
-            yield from self._scored(session.pid, device, _first(session, device), peak, first.end_ns, peak.step - 1)
+            yield from self._scored(
+                session.pid, device, _made(session, device, _FIRST), peak, first.end_ns, peak.step - 1
+            )
         steady = session.steps.steady(device)
         if steady is not None and last.number > _LATER_STEPS:
-            yield from self._scored(session.pid, device, _later(session, device), steady, last.end_ns, steady.step - 1)
+            yield from self._scored(
+                session.pid, device, _made(session, device, _LATER), steady, last.end_ns, steady.step - 1
+            )
 
     def _of_recorded(self, session: Session, device: str) -> Iterator[Event]:
         """Of a recorded step that was done again, once enough steps have followed it."""
@@ -84,26 +89,17 @@ class Scorer:
                 yield Event(SCORED, time_ns, completed, actual.phase or "", device, figures, text)
 
 
-def _first(session: Session, device: str) -> list[_Made]:
-    made = []
-    told = after_forward(session, device)
-    if told is not None:
-        made.append(_Made("first step, after its forward", told.first_bytes))
-    told = before_optimizer(session, device)
-    if told is not None:
-        made.append(_Made("first step, before its optimizer", told.first_bytes))
-    return made
-
-
-def _later(session: Session, device: str) -> list[_Made]:
-    made = []
-    told = after_forward(session, device)
-    if told is not None:
-        made.append(_Made("later steps, after the first forward", told.later_bytes))
-    told = before_optimizer(session, device)
-    if told is not None:
-        made.append(_Made("later steps, before the first optimizer", told.later_bytes))
-    return made
+def _made(session: Session, device: str, what: str) -> list[_Made]:
+    """What the first step has foretold of itself, or of those after it."""
+    moments = (
+        (after_forward(session, device), "the first forward"),
+        (before_optimizer(session, device), "the first backward"),
+    )
+    return [
+        _Made(f"{what}, after {moment}", peaks.first_bytes if what == _FIRST else peaks.later_bytes)
+        for peaks, moment in moments
+        if peaks is not None
+    ]
 
 
 def error_share(event: Event) -> Optional[float]:

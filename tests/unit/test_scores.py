@@ -31,7 +31,7 @@ def test_the_first_step_is_scored_when_it_is_over() -> None:
     assert event.name == SCORED
     assert event.figures == {"predicted_bytes": 504 * MIB, "actual_bytes": 500 * MIB, "actual_exact": 1}
     assert error_share(event) == 504 / 500 - 1
-    text = "first step: forecast 504.0 MiB, actual 500.0 MiB, +0.8 %: before its optimizer"
+    text = "first step: forecast 504.0 MiB, actual 500.0 MiB, +0.8 %: after the first backward"
     assert event_text(event) == text
 
 
@@ -57,8 +57,8 @@ def test_later_steps_are_scored_after_enough_of_them() -> None:
         told += scorer.due(run.session)
 
     assert [event.text for event in told] == [
-        "first step, before its optimizer",
-        "later steps, before the first optimizer",
+        "first step, after the first backward",
+        "later steps, after the first backward",
     ]
     assert told[1].figures["predicted_bytes"] == told[1].figures["actual_bytes"] == 552 * MIB
 
