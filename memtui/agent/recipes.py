@@ -8,14 +8,23 @@ import sys
 from typing import Any, Callable, Optional
 
 from ..wire.frames import ParameterGroup, ParameterRun, Recipe
+from .pointers import NO_ADDRESS
 
 _MOST_GROUPS, _MOST_RUNS = 64, 4096
 _MOST_ITEMS, _MOST_CHARACTERS = 64, 200
-_PLAIN = (bool, int, float, str, type(None))
+_LARGEST = 1 << 63  # what is larger is no option of an optimizer, and no number of every JSON
+_PLAIN = (bool, int, float, type(None))
 
 
 def recipe_of(optimizer: Any, device_of: Callable[[Any], tuple[str, int, int]]) -> Optional[Recipe]:
-    """The optimizer's recipe; None where it would be too long to be told."""
+    """The optimizer's recipe; None where it would be too long to be told, or something of it has no shape yet."""
+    try:
+        return _recipe(optimizer, device_of)
+    except NO_ADDRESS:
+        return None
+
+
+def _recipe(optimizer: Any, device_of: Callable[[Any], tuple[str, int, int]]) -> Optional[Recipe]:
     kind = type(optimizer)
     groups: list[ParameterGroup] = []
     runs = 0
@@ -48,11 +57,15 @@ def _plain_of(items: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
+    if type(value) in {tuple, list}:
+        return len(value) <= _MOST_ITEMS and all(map(_is_one, value))
+    return _is_one(value)
+
+
+def _is_one(value: Any) -> bool:
     if type(value) is str:
         return len(value) <= _MOST_CHARACTERS
-    if type(value) in {tuple, list}:
-        return len(value) <= _MOST_ITEMS and all(type(item) in _PLAIN for item in value)
-    return type(value) in _PLAIN
+    return type(value) in _PLAIN and (type(value) is not int or abs(value) < _LARGEST)
 
 
 def _folder(module: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memtui import optimizing
-from memtui.agent.identity import device_and_bytes
+from memtui.agent.identity import describe, device_and_bytes
 from memtui.agent.recipes import recipe_of
 from memtui.sources import optimizer_trials
 from memtui.sources.optimizer_trials import figures_of, request_of
@@ -145,3 +145,21 @@ def test_a_recipe_goes_over_the_wire() -> None:
     model = codec.from_json(codec.to_json(Model(1, (), 1, 1, {}, {}, (told,))))
     back = model.optimizers[0].recipe
     assert request_of(back, "host") == json.loads(json.dumps(request_of(dataclasses.replace(recipe), "host")))
+
+
+def test_parameters_without_a_shape_are_no_error() -> None:
+    """GIVEN a lazy layer among an optimizer's parameters, THEN there is no recipe, and the model is told."""
+    model = torch.nn.Sequential(torch.nn.LazyLinear(8), torch.nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert recipe_of(optimizer, device_and_bytes) is None
+    told = describe(torch, [model], [optimizer], {}, 1)
+    assert [each.name for each in told.optimizers] == ["SGD"]
+
+
+def test_what_is_not_plain_is_left_out() -> None:
+    optimizer = torch.optim.SGD(_model().parameters(), 0.1)
+    optimizer.huge, optimizer.names, optimizer.deep = 1 << 70, ["a", "b" * 1000], [[1]]
+    optimizer.block = 256
+    recipe = recipe_of(optimizer, device_and_bytes)
+    assert recipe is not None
+    assert recipe.attributes == {"block": 256}
