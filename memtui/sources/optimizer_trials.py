@@ -15,9 +15,12 @@ from typing import Any, Optional
 import psutil
 
 from memtui import optimizing
+from memtui.agent import REHEARSAL
 from memtui.session.readings import OptimizerTrial
 from memtui.session.session import Session
 from memtui.wire.frames import Optimizer, ParameterGroup, Recipe
+
+from .environ import environment_of
 
 _PROGRAM = pathlib.Path(optimizing.__file__).with_name("inside.py")
 _SECONDS = 120.0
@@ -78,13 +81,13 @@ class OptimizerTrials:
             time.monotonic_ns(), optimizer.recipe.where, device, optimizer.trainable_bytes.get(device, 0)
         )
         refused = _refusal(pid, executable, optimizer.recipe)
-        answer: dict[str, Any] = {"refused": refused}
+        figures: dict[str, Any] = {"reason": refused}
         if not refused:
             try:
-                answer = await _ask(pid, executable, request_of(optimizer.recipe, device))
-            except (OSError, ValueError, asyncio.TimeoutError) as error:
-                answer = {"refused": f"its trial failed: {type(error).__name__}: {error}"[:300]}
-        self._hear(dataclasses.replace(trial, time_ns=time.monotonic_ns(), **figures_of(answer)))
+                figures = figures_of(await _ask(pid, executable, request_of(optimizer.recipe, device)))
+            except (OSError, LookupError, TypeError, ValueError, asyncio.TimeoutError) as error:
+                figures = {"reason": f"its trial failed: {type(error).__name__}: {error}"[:300]}
+        self._hear(dataclasses.replace(trial, time_ns=time.monotonic_ns(), **figures))
 
 
 def request_of(recipe: Recipe, device: str) -> dict[str, Any]:
@@ -137,17 +140,22 @@ def _highest(events: Optional[Iterable[int]], sizes: list[int]) -> Optional[int]
 
 def _refusal(pid: int, executable: str, recipe: Recipe) -> str:
     """Why the class is not tried; empty where it is."""
-    if recipe.where.startswith("__main__:"):
-        return "its class is in the script itself: that cannot be imported without running it"
-    if "<locals>" in recipe.where:
-        return "its class is made inside a function: it cannot be imported"
-    if not _is_own(pid):
-        return "the process is another user's: nothing of it is run"
-    if not _is_interpreter(executable, pid):
-        return "its interpreter cannot be run from here"
-    if psutil.virtual_memory().available < _LEAST_AVAILABLE_BYTES:
-        return "too little of the host's memory is available to try it"
-    return ""
+    reasons: tuple[tuple[bool, str], ...] = (
+        (
+            recipe.where.startswith("__main__:"),
+            "its class is in the script itself: that cannot be imported without running it",
+        ),
+        ("<locals>" in recipe.where, "its class is made inside a function: it cannot be imported"),
+        (not _is_own(pid), "the process is another user's: nothing of it is run"),
+        (not _is_interpreter(executable, pid), "its interpreter cannot be run from here"),
+        # What is imported outside of the layer that is thrown away could write anywhere.
+        (REHEARSAL in environment_of(pid), "the program is only tried out: its class is not imported elsewhere"),
+        (
+            psutil.virtual_memory().available < _LEAST_AVAILABLE_BYTES,
+            "too little of the host's memory is available to try it",
+        ),
+    )
+    return next((text for applies, text in reasons if applies), "")
 
 
 def _is_own(pid: int) -> bool:
@@ -193,9 +201,7 @@ async def _ask(pid: int, executable: str, request: dict[str, Any]) -> dict[str, 
 
 def _environment(pid: int) -> dict[str, str]:
     """The training's own, without what would watch this process or give it a device."""
-    entries = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in entries if entry)
-    found = {name: value for name, _, value in pairs if not name.startswith(_DROPPED)}
+    found = {name: value for name, value in environment_of(pid).items() if not name.startswith(_DROPPED)}
     if "PYTHONPATH" in found:
         paths = found["PYTHONPATH"].split(os.pathsep)
         found["PYTHONPATH"] = os.pathsep.join(path for path in paths if not path.endswith("/agent/bootstrap"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 from typing import Optional
 
 import psutil
 
+from .environ import environment_of
 from .sockets import all_sockets
 
 
@@ -46,12 +46,8 @@ def ancestors(pid: int) -> list[int]:
 
 def rank_of(pid: int) -> Optional[int]:
     """The distributed rank that a launcher gave to a process in its environment; None where there is none."""
-    with contextlib.suppress(OSError):
-        for entry in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name == b"RANK" and value.isdigit():
-                return int(value)
-    return None
+    value = environment_of(pid).get("RANK", "")
+    return int(value) if value.isdecimal() and value.isascii() else None
 
 
 def _parent(pid: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .driver_library import LIBRARY_VARIABLE
+from .environ import environment_of
 
 _MARK = "VGPU_SHM"
 _NVML = "libnvidia-ml.so.1"
@@ -36,8 +37,6 @@ def use_driver_of_process(pid: int) -> bool:
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return False
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in entries)
-    return use_driver_of({name: value for name, _, value in pairs if name})
+    return use_driver_of(environment_of(pid))

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from memtui import optimizing
+from memtui.agent import REHEARSAL
 from memtui.agent.identity import describe, device_and_bytes
 from memtui.agent.recipes import recipe_of
 from memtui.sources import optimizer_trials
+from memtui.sources.environ import environment_of
 from memtui.sources.optimizer_trials import figures_of, request_of
 from memtui.wire.frames import Recipe
 from tests.programs import optimizers as others
+from tests.support import programs
 
 torch = pytest.importorskip("torch")
 inside = pytest.importorskip("memtui.optimizing.inside")
@@ -127,6 +130,15 @@ def test_a_class_that_cannot_be_imported_is_refused() -> None:
 def test_what_is_not_tried_says_why(where: str, executable: str, said: str) -> None:
     recipe = Recipe(where, "", {}, ())
     assert said in optimizer_trials._refusal(os.getpid(), executable, recipe)
+
+
+def test_of_a_program_that_is_only_tried_out_nothing_is_run() -> None:
+    """Outside of the layer that is thrown away, what it imports could be written anywhere."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={REHEARSAL: "0"}) as child:
+        programs.wait_for(lambda: set(environment_of(child.pid)) == {REHEARSAL}, 10, "the program's start")
+        refusal = optimizer_trials._refusal(child.pid, sys.executable, Recipe("torch.optim:Adam", "", {}, ()))
+        child.kill()
+    assert "only tried out" in refusal
 
 
 def test_nothing_of_another_user_s_process_is_run() -> None:
