@@ -111,11 +111,20 @@ class ProcessReport:
 def read_reports(prefix: str | os.PathLike[str]) -> tuple[ProcessReport, ...]:
     """The reports of every process under a prefix, by pid; none where no process used a device.
 
-    Raises `VirtualGpuError` for a file that is no report.
+    One that a process is just making is left out. Raises `VirtualGpuError` for a file that is no report.
     """
-    paths = glob.glob(glob.escape(os.fspath(prefix)) + ".*")
-    reports = [read_report(path) for path in paths if re.fullmatch(r"\.\d+(\.\d+)?", path[len(os.fspath(prefix)) :])]
-    return tuple(sorted(reports, key=lambda report: report.pid))
+    found = glob.glob(glob.escape(os.fspath(prefix)) + ".*")
+    paths = [path for path in found if re.fullmatch(r"\.\d+(\.\d+)?", path[len(os.fspath(prefix)) :])]
+    return tuple(sorted(map(read_report, filter(_is_made, paths)), key=lambda report: report.pid))
+
+
+def _is_made(path: str) -> bool:
+    """Whether its first bytes are there, which are written last."""
+    try:
+        with open(path, "rb") as file:
+            return any(file.read(len(_MAGIC)))
+    except OSError:
+        return True  # which is told when it is read
 
 
 def read_report(path: str | os.PathLike[str]) -> ProcessReport:

@@ -307,3 +307,13 @@ def test_a_file_that_is_no_report(tmp_path: Path) -> None:
     os.unlink(other)
     (tmp_path / "run.txt").write_text("not ours")
     assert read_reports(tmp_path / "run") == ()
+
+
+def test_a_report_that_is_just_being_made_is_left_out(tmp_path: Path) -> None:
+    """A process that was killed meanwhile leaves it like that; anything else is still no report."""
+    (tmp_path / "run.1").touch()
+    (tmp_path / "run.2").write_bytes(bytes(4096))
+    assert read_reports(tmp_path / "run") == ()
+    (tmp_path / "run.3").write_bytes(b"anything")
+    with pytest.raises(VirtualGpuError, match="is not a virtual GPU's report"):
+        read_reports(tmp_path / "run")
