@@ -20,6 +20,7 @@ from .callbacks import at_exit, at_out_of_memory, in_children
 from .framing import Framing
 from .history import History
 from .observer import Observer
+from .process import number_in, text_of, working_folder
 from .readings import Reading
 from .recorded import peak_bytes, recorded_steps, without_sites
 from .recording import Recording
@@ -39,7 +40,7 @@ _NEWS = 1.005
 _GOODBYE_SECONDS = 0.3
 #: Of a thread's own making: blocked ones would kill without a word.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
-#: Of recorded steps for viewers that come later, all together; the size of one message at most.
+#: Of recorded steps and graphs for viewers that come later, all together; the size of one message at most.
 _RECORDED_BYTES = codec.MAX_MESSAGE_BYTES
 
 
@@ -342,6 +343,9 @@ class Agent:
         observer = self.observer
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
+        graph = observer.graph.collect()
+        if graph is not None:
+            self._keep(server, codec.encode(graph))
         if observer.error is not None:
             now = time.monotonic_ns()
             observer.events.append(Event("agent_error", now, observer.phases.step, "", text=observer.error))
@@ -376,12 +380,15 @@ class Agent:
                     Event("record_refused", time.monotonic_ns(), step.step, "between", step.device, text=text)
                 )
                 continue
-            self._recorded.append(message)
-            while sum(map(len, self._recorded)) > _RECORDED_BYTES:
-                del self._recorded[0]
-            server.broadcast(message, frame=False)
+            self._keep(server, message)
             figures = {"events": len(step.event_us), "cost_ns": step.cost_ns, "peak_bytes": peak_bytes(step)}
             events.append(Event("recorded", time.monotonic_ns(), step.step, "between", step.device, figures))
+
+    def _keep(self, server: Server, message: bytes) -> None:
+        self._recorded.append(message)
+        while sum(map(len, self._recorded)) > _RECORDED_BYTES:
+            del self._recorded[0]
+        server.broadcast(message, frame=False)
 
     # -- viewers ------------------------------------------------------------------
 
@@ -394,14 +401,14 @@ class Agent:
             python=sys.version.split()[0],
             torch=str(self.torch.__version__),
             argv=tuple(str(argument)[:1000] for argument in getattr(sys, "argv", ())[:50]),
-            cwd=_cwd(),
+            cwd=working_folder(),
             hostname=socket.gethostname(),
             time_ns=now,
             wall_offset_ns=time.time_ns() - now,
             started_ns=self._started_ns,
             devices=tuple(counters.info for counters in self.observer.readings.devices),
-            rank=_number("RANK"),
-            world_size=_number("WORLD_SIZE"),
+            rank=number_in("RANK"),
+            world_size=number_in("WORLD_SIZE"),
             notices=self._notices(),
             executable=str(sys.executable or "")[:4096],
         )
@@ -465,7 +472,7 @@ class Agent:
         self._bye = Bye(
             time_ns=time.monotonic_ns(),
             exception=type(error).__name__ if error is not None else None,
-            text=_text(error) if error is not None else "",
+            text=text_of(error) if error is not None else "",
         )
         self._stop.set()
         self._wake()
@@ -477,24 +484,5 @@ def _height(device: DeviceFrame) -> int:
     return max(device.allocated_bytes or device.rss_bytes or 0, device.highest_step_peak_bytes or 0)
 
 
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:2000]
-    except Exception as second:  # noqa: BLE001 - a program's exception may fail to print itself
-        return f"({type(second).__name__} while printing it)"
-
-
 def _let_others_run() -> None:
     time.sleep(0.0005)
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
-
-
-def _number(name: str) -> Optional[int]:
-    text = os.environ.get(name, "")
-    return int(text) if text.isdigit() else None

@@ -53,6 +53,8 @@ class CudaCounters:
             pci_bus_id=_pci(properties),
             total_bytes=int(properties.total_memory),
             untested=rocm,
+            multi_processor_count=getattr(properties, "multi_processor_count", None),
+            max_threads_per_multi_processor=getattr(properties, "max_threads_per_multi_processor", None),
         )
 
     def take_from(self, exact: ExactPeaks) -> None:

@@ -13,6 +13,7 @@ from ..wire.frames import Event
 from .calls import compiles
 from .census import Census
 from .errors import is_own
+from .graph import FirstGraph
 from .inventory import Inventory
 from .looks import Look, Looks
 from .moments import nobody_loops
@@ -45,10 +46,10 @@ class Observer:
         self.events: deque[Event] = deque(maxlen=256)
         self.error: Optional[str] = None
         self.inventory = Inventory(torch, self.events)
+        self.graph = FirstGraph()
         self.nap = Nap()
         self._wake = wake
-        self._dead = False
-        self._unloading = False
+        self._dead = self._unloading = False
         self._noted: deque[Any] = deque()  # what has happened and is not taken in yet
         self._handles: list[Any] = []
         self._remove_backward: Any = None
@@ -83,6 +84,8 @@ class Observer:
         self.inventory.roots, self._noted = sentry.roots, sentry.noted
         self.inventory.tags = sentry.tags
         self.rehearsal.begin(sentry.host, self.events)
+        if self.rehearsal.wanted:
+            self.graph.stop()  # what comes will be measured
         self.notes.waiting = self._noted
         self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward
@@ -273,8 +276,10 @@ class Observer:
     def _read(self, kind: str, now: int, key: int) -> None:
         inventory, phases = self.inventory, self.phases
         backward = self._settle()
-        if kind == "backward_start" and not phases.forward_seen and not compiles():
-            inventory.roots.descend()
+        if kind == "backward_start":
+            self.graph.read(phases.step, now, self.looks.workspaces)
+            if not phases.forward_seen and not compiles():
+                inventory.roots.descend()
         if self.notes.at_start and not self._sampling:
             # Evaluation is rare, and what it allocates comes at once: it is read from its beginning.
             aside = kind == "evaluation_start" and phases.trains and now >= self._aside_ns

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Optional
 
 from memtui.session.firststep import FirstStep
 from memtui.session.session import Session
+from memtui.wire.frames import BackwardGraph, Model
 
+from .backward.course import Pass, run
+from .backward.graph import Graph
+from .backward.workspaces import Processor
 from .optimizers import first_state_bytes, temporary_bytes
 
 
@@ -21,25 +26,62 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Coming:
-    """The first backward, from where it began: its peak, and what is allocated at its end."""
+    """The first backward, from where it began: its peak, that of one like it later, what is allocated at its end.
+
+    `computed_again`: it computes some of its activations anew, whose memory is not in these figures.
+    """
 
     peak_bytes: int
+    later_peak_bytes: int
     end_bytes: int
+    computed_again: bool = False
 
 
 def backward_to_come(session: Session, device: str, first: FirstStep) -> Optional[Coming]:
     """None where its beginning was not seen.
 
-    At its beginning all activations are there, and the gradient of the largest with what it is computed from; at its
-    end they have gone, and every gradient is there.
+    By its graph where that was told. Else: at its beginning all activations are there, and the gradient of the largest
+    with what it is computed from; at its end they have gone, and every gradient is there.
     """
     if first.backward_bytes is None or first.largest_activation_bytes is None or first.base_bytes is None:
         return None
     if session.model is None:
         return None
-    gradients = sum(optimizer.trainable_bytes.get(device, 0) for optimizer in session.model.optimizers)
+    gradients = _gradients(session.model, device)
+    found = _by_graph(session, device, first)
+    if found is not None:
+        # What other passes train: those gradients are there too, then or by the next step.
+        others = max(0, gradients - found.leaf_bytes)
+        begin = first.backward_bytes
+        return Coming(
+            begin + found.peak_bytes + others,
+            begin + found.settled_peak_bytes + others,
+            begin + found.end_bytes + others,
+            found.computed_again,
+        )
     end = first.base_bytes + gradients
-    return Coming(max(first.backward_bytes + 2 * first.largest_activation_bytes, end), end)
+    peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, end)
+    return Coming(peak, peak, end)
+
+
+def _by_graph(session: Session, device: str, first: FirstStep) -> Optional[Pass]:
+    if session.graph is None or first.backward_bytes is None or first.base_bytes is None:
+        return None
+    facts = session.device(device)
+    processor = None
+    if facts is not None and facts.multi_processor_count and facts.max_threads_per_multi_processor:
+        processor = Processor(facts.multi_processor_count, facts.max_threads_per_multi_processor)
+    held = max(0, first.backward_bytes - first.base_bytes)
+    return _run(session.graph, device, held, processor)
+
+
+@functools.lru_cache(maxsize=32)
+def _run(told: BackwardGraph, device: str, held_bytes: int, processor: Optional[Processor]) -> Optional[Pass]:
+    try:
+        workspace_bytes = told.workspace_bytes if device.startswith("cuda") else 0
+        return run(Graph(told, device), held_bytes, workspace_bytes, processor)
+    except ValueError:  # an agent that tells it differently
+        return None
 
 
 def after_forward(session: Session, device: str) -> Optional[Peaks]:
@@ -56,7 +98,26 @@ def before_optimizer(session: Session, device: str) -> Optional[Peaks]:
         return None
     if first.allocated_bytes is None or first.peak_bytes is None:
         return None
-    return _peaks(session, device, Coming(first.peak_bytes, first.allocated_bytes))
+    missing = _gradients_to_come(session, device, first)
+    peak, settled = first.peak_bytes + missing, settled_bytes(session, device, first) + missing
+    return _peaks(session, device, Coming(peak, settled, first.allocated_bytes + missing))
+
+
+def _gradients_to_come(session: Session, device: str, first: FirstStep) -> int:
+    """Of what other optimizers train, whose passes are still to come; 0 where that is not known."""
+    if session.model is None or len(session.model.optimizers) < 2 or first.gradient_bytes is None:
+        return 0
+    return max(0, _gradients(session.model, device) - first.gradient_bytes)
+
+
+def _gradients(model: Model, device: str) -> int:
+    return sum(optimizer.trainable_bytes.get(device, 0) for optimizer in model.optimizers)
+
+
+def settled_bytes(session: Session, device: str, first: FirstStep) -> int:
+    """The first forward's and backward's peak as it would be with the workspaces that the backward came to make."""
+    found = _by_graph(session, device, first)
+    return (first.peak_bytes or 0) + (0 if found is None else found.settled_peak_bytes - found.peak_bytes)
 
 
 def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
@@ -65,12 +126,14 @@ def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
     states = [first_state_bytes(session, optimizer, device) for optimizer in optimizers]
     if not states or None in states:
         return None
-    state = sum(size or 0 for size in states)
+    first_step = session.first_step(device)
+    held = 0 if first_step is None else first_step.state_bytes
+    state = max(0, sum(size or 0 for size in states) - held)
     temporaries = [
         max(temporary_bytes(session, optimizer, device, first=first) for optimizer in optimizers)
         for first in (True, False)
     ]
     return Peaks(
         max(backward.peak_bytes, backward.end_bytes + state + temporaries[0]),
-        max(backward.peak_bytes, backward.end_bytes + temporaries[1]) + state,
+        max(backward.later_peak_bytes, backward.end_bytes + temporaries[1]) + state,
     )

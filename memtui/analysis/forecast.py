@@ -14,7 +14,7 @@ from memtui.session.steps import StepPeak
 from memtui.wire.frames import Optimizer
 
 from . import units
-from .firststep import backward_to_come, before_optimizer
+from .firststep import backward_to_come, before_optimizer, settled_bytes
 from .ladder import Ladder
 from .optimizers import missing_state_bytes, temporary_bytes
 from .text import clean
@@ -194,20 +194,22 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     assert first.peak_bytes is not None
     if session.model is None or not session.model.optimizers:
         return _Prediction(max(first.peak_bytes, seen), "lower_bound", "the first step so far; no optimizer seen")
-    measured = _measured_state(session, device) or 0
+    measured = max(0, (_measured_state(session, device) or 0) - first.state_bytes)
     persistent = measured + state.missing_bytes
     # From the second step on, the same forward and backward stand on top of the state …
-    on_top = first.peak_bytes + persistent
+    on_top = settled_bytes(session, device, first) + persistent
     # … and the optimizer's own step needs its temporaries on top of gradients and state.
     at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
+    whole = True
     if not first.backward_ended:
         coming = backward_to_come(session, device, first)
         if coming is not None:
-            on_top = coming.peak_bytes + persistent
+            on_top = coming.later_peak_bytes + persistent
             at_optimizer = coming.end_bytes + persistent + state.temporaries_bytes
+            whole = not coming.computed_again
     # Before the end of the first backward more may be to come.
     told = first.backward_ended or first.largest_activation_bytes is not None
-    kind: Kind = "predicted" if told and not state.unpredictable else "lower_bound"
+    kind: Kind = "predicted" if told and whole and not state.unpredictable else "lower_bound"
     known = f" + {units.size(measured)} measured optimizer state" if measured else ""
     seen_so_far = "first forward and backward" if first.backward_ended else "first forward, backward to come"
     basis = f"{seen_so_far}{known}{_to_come(state)}"

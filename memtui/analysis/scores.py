@@ -52,6 +52,8 @@ class Scorer:
                 session.pid, device, _made(session, device, _FIRST), peak, first.end_ns, peak.step - 1
             )
         steady = session.steps.steady(device)
+        if steady is None and session.steps.state_since_ns is None:
+            steady = session.steps.highest(device)  # its optimizer keeps no state
         if steady is not None and last.number > _LATER_STEPS:
             yield from self._scored(
                 session.pid, device, _made(session, device, _LATER), steady, last.end_ns, steady.step - 1

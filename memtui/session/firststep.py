@@ -21,6 +21,8 @@ class FirstStep:
         self.peak_exact = False
         self.backward_bytes: Optional[int] = None  # allocated when its first backward began
         self.largest_activation_bytes: Optional[int] = None
+        self.gradient_bytes: Optional[int] = None  # when the first optimizer started
+        self.state_bytes = 0  # of optimizers, that was there before: made by a constructor, or loaded
         self.backward_ended = False  # else the peak may be still to come
         self.optimizer_started = False
         self._phase = ""  # of the frame before
@@ -45,6 +47,8 @@ class FirstStep:
         if self.base_bytes is None or (frame.boundary == "forward_start" and self.peak_bytes is None):
             self.base_bytes = device.allocated_bytes
         self.allocated_bytes = device.allocated_bytes
+        if device.classification is not None and device.classification.phase != "optimizer":
+            self.state_bytes = max(self.state_bytes, device.classification.categories.get("optimizer_state", 0))
         seen = [self.peak_bytes, device.allocated_bytes, device.step_peak_bytes]
         self.peak_bytes = max(value for value in seen if value is not None)
         self.peak_exact = device.step_peak_exact and device.step_peak_bytes == self.peak_bytes
@@ -56,3 +60,5 @@ class FirstStep:
         self.backward_ended = self.backward_ended or at_start or passed or frame.boundary == "backward_end"
         self._phase = frame.phase
         self.optimizer_started = at_start
+        if at_start and device.classification is not None and device.classification.phase == "optimizer":
+            self.gradient_bytes = device.classification.categories.get("gradients", 0)

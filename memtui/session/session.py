@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Optional, Union
 
 from memtui.wire.frames import (
+    BackwardGraph,
     BlockSummary,
     Bye,
     Classification,
@@ -50,7 +51,7 @@ PAIRING_NS = 2_000_000_000
 SETTLED_FOR_NS = 10_000_000_000
 
 #: What an agent says to a session.
-Message = Union[Hello, Frame, Event, Model, RecordedStep, Tensors, Bye]
+Message = Union[Hello, Frame, Event, Model, RecordedStep, BackwardGraph, Tensors, Bye]
 
 Connection = Literal["none", "connected", "lost", "refused"]
 
@@ -112,6 +113,7 @@ class Session:
         self._phase_peaks: dict[str, PhasePeaks] = {}
         self._recorded: deque[RecordedStep] = deque(maxlen=RECORDED_KEPT)
         self._tensors: dict[str, Tensors] = {}
+        self.graph: Optional[BackwardGraph] = None  # of the first backward pass
         self._extra_devices: dict[str, Device] = {}
         self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
         self._steady: dict[str, SteadyStep] = {}
@@ -130,6 +132,8 @@ class Session:
             news = self._apply_hello(message)
         elif isinstance(message, RecordedStep):
             news = self._apply_recorded(message)
+        elif isinstance(message, BackwardGraph):
+            self.graph, news = message, True
         elif isinstance(message, Tensors):
             self._tensors[message.device] = message
             news = True
@@ -195,7 +199,8 @@ class Session:
             if device.classification.categories.get("optimizer_state", 0) > 0:
                 self.steps.optimizer_state_since(measured_ns)
         state_ns = self.steps.state_since_ns
-        if self.steps.first is None and (state_ns is None or frame.time_ns < state_ns):
+        early = state_ns is None or frame.time_ns < state_ns or name in self._first_steps
+        if self.steps.first is None and early:
             self._first_steps.setdefault(name, FirstStep()).add(frame, device)
 
     def _apply_step(self, frame: Frame) -> None:

@@ -55,6 +55,8 @@ class Device:
     pci_bus_id: Optional[str] = None
     total_bytes: Optional[int] = None
     untested: bool = False  # never run on such hardware by the project
+    multi_processor_count: Optional[int] = None
+    max_threads_per_multi_processor: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -298,6 +300,29 @@ class RecordedStep:
     heap: Optional[RecordedHeap] = None  # None where events were lost, and from older agents
 
 
+@dataclass(frozen=True, eq=False)  # told apart by which it is: comparing all of it would take long
+class BackwardGraph:
+    """What a backward pass is about to run through: autograd's functions, by what they say of themselves.
+
+    A node is (op, sequence, outputs, shape of each output, then node and output of each edge): an index into `ops`;
+    autograd's sequence number, -1 for a leaf; how many outputs its forward had; indices into `shapes`; the nodes that
+    get the gradients of its inputs, as indices into `nodes` and the number of that node's output, -1 and -1 where none
+    is wanted. The first `roots` nodes are those of the tensors that it begins with. A shape is (device, bytes of an
+    element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between.
+    """
+
+    time_ns: int
+    step: int
+    roots: int
+    ops: tuple[str, ...]
+    saved: tuple[str, ...]
+    devices: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    nodes: tuple[tuple[int, ...], ...]
+    workspace_bytes: int = 0  # of cuBLAS, for each thread; 0 where that is not known
+    cost_ns: int = 0
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One live tensor, or `count` blocks that no tensor of the model owns and that are alike."""
@@ -370,6 +395,7 @@ MESSAGES = {
     "event": Event,
     "model": Model,
     "recorded_step": RecordedStep,
+    "backward_graph": BackwardGraph,
     "tensors": Tensors,
     "bye": Bye,
     "refusal": Refusal,

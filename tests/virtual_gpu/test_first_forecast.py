@@ -1,0 +1,68 @@
+"""During the first forward it is known what the first backward will take, and the steps after it, on torch's own."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from memtui.analysis.firststep import after_forward
+from memtui.analysis.scores import SCORED, error_share
+from memtui.sources.log_reader import LogReader
+from tests.bench import surroundings
+
+_HEAD = """
+    import time, torch
+    from torch import nn
+    from torch.nn import functional
+    device = "cuda"
+
+    def train(model, optimizer, x, y):
+        for _ in range(60):
+            functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            time.sleep(0.02)
+"""
+_CONVOLUTIONS = """
+    block = lambda c, k: [nn.Conv2d(c, k, 3, padding=1), nn.BatchNorm2d(k), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    model = nn.Sequential(*block(3, 64), *block(64, 128), *block(128, 256), nn.Flatten(), nn.Linear(256 * 64, 1000))
+    model = model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    train(model, optimizer, torch.randn(64, 3, 64, 64, device=device), torch.randint(0, 1000, (64,), device=device))
+"""
+_LATE_PEAK = """
+    layers = [nn.Linear(512, 8192), nn.ReLU(), nn.Linear(8192, 4096), nn.ReLU(), nn.Linear(4096, 10)]
+    model = nn.Sequential(*layers).to(device)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(1024, 512, device=device),
+          torch.randint(0, 10, (1024,), device=device))
+"""
+
+
+@pytest.mark.parametrize(("program", "within"), [(_CONVOLUTIONS, 0.01), (_LATE_PEAK, 0.002)])
+def test_the_first_backward_is_foretold(program: str, within: float) -> None:
+    """GIVEN a training whose peak is not at its largest activation, THEN the forecast knows it before it is there."""
+    with surroundings.runtime_folder() as runtime:
+        environment = surroundings.with_virtual_gpu(runtime, agent=False)
+        log, script = runtime / "log", pathlib.Path(runtime) / "train.py"
+        script.write_text(textwrap.dedent(_HEAD) + textwrap.dedent(program), encoding="utf-8")
+        command = (sys.executable, "-m", "memtui", "run", "--headless", "--quiet", "--log", str(log), str(script))
+        subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True)
+        reader = LogReader(str(log))
+        try:
+            session = reader.whole
+            assert session.graph is not None
+            assert after_forward(session, "cuda:0") is not None
+            scored = [
+                event for event in session.events if event.name == SCORED and "after the first forward" in event.text
+            ]
+        finally:
+            reader.close()
+    assert [event.text.partition(",")[0] for event in scored] == ["first step", "later steps"]
+    for event in scored:
+        error = error_share(event)
+        assert error is not None
+        assert abs(error) <= within, event.text
