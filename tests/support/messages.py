@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Optional
 
 from memtui.analysis.policy import DEFAULT
@@ -142,15 +142,17 @@ def random_figures(chance: random.Random, form: str) -> Figures:
     """Figures that a failing allocator could show, many of them at an edge of the rule."""
     total = chance.choice([4, 6, 8, 11, 16, 24, 40, 80, 141]) * GIB - chance.randrange(700) * MIB
     spilled = chance.random() < 0.05
-    reserved = _rounded(int(total * (chance.uniform(1, 2) if spilled else chance.random() ** 0.5)))
+    share = chance.uniform(1, 2) if spilled else chance.choice([chance.random() ** 0.5, chance.random() ** 3])
+    reserved = _rounded(int(total * share))
     idle = 0 if form == "T14" else int(reserved * chance.choice([0, chance.random(), chance.random() ** 4]))
     rest = max(0, total - reserved)
     own_outside = int(rest * chance.random() ** 3)
     rest -= own_outside
-    others = _split(int(rest * chance.choice([0, chance.random()])), chance)
+    others = _split(int(rest * chance.choice([0, 0.9, 0.99, 1, chance.random()])), chance)
     free = rest - sum(others)
     edges = [free, free + idle, total, 2 * MIB, 20 * MIB, GIB]
-    tried = chance.choice([*edges, int(total * chance.random() ** 4)]) + chance.choice([0, 0, *_NEAR])
+    tried = chance.choice([*edges, int(total * chance.random()), int((free + idle) * chance.random())])
+    tried += chance.choice([0, 0, *_NEAR])
     tried = max(512, _rounded(tried) if chance.random() < 0.7 else tried)
     allowed = None
     if chance.random() < 0.2 and form != "T2":
@@ -255,8 +257,3 @@ def _at_spaces(line: str, width: int) -> list[str]:
         else:
             current = f"{current} {word}" if current else word
     return [*lines, current]
-
-
-def without_cap(figures: Figures) -> Figures:
-    """The same where no cap was set."""
-    return replace(figures, allowed=None)

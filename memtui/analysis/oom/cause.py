@@ -42,6 +42,7 @@ _PEAKS: dict[str, Kind] = {"evaluation": "evaluation peak", "checkpoint": "check
 class Cause:
     """What it was; where undecided, all that it can be, the one the figures themselves say, and why no more is known.
 
+    `possible` is empty where it can be nearly anything.
     `reason` is one of "rounding", "missing", "contradiction", "no figures" and "one message".
     """
 
@@ -63,6 +64,9 @@ def find_cause(evidence: Evidence, policy: Policy = DEFAULT) -> Cause:
         return Cause("undecided", (), None, "contradiction")
     if evidence.tried is None:
         return Cause("undecided", (), None, "no figures")
+    cut_off_early = bool(evidence.unseen) and (evidence.total is None or evidence.free is None)
+    if cut_off_early and not _impossible(evidence):
+        return Cause("undecided", (), None, "missing")
     possible = tuple(dict.fromkeys(_possible(evidence, policy)))
     if len(possible) == 1:
         return Cause(possible[0], possible)
@@ -162,13 +166,18 @@ def _spilled(evidence: Evidence) -> Optional[bool]:
     if evidence.total is None or evidence.allocator == "metal":
         return False
     held = [each for each in (evidence.allocated, evidence.reserved) if each is not None]
-    # What is reserved contains what is allocated, but is only a bound where it was not printed.
     answers = [each.above(evidence.total) for each in held]
-    return True if True in answers else None if None in answers else False
+    if True in answers:
+        return True
+    # A device from which memory is spilled has none left.
+    scarce = evidence.free is None or evidence.free.low < evidence.total.high // 20
+    return None if None in answers or (scarce and evidence.unseen & {"allocated", "idle"}) else False
 
 
 def _capped(evidence: Evidence) -> Optional[bool]:
     """The request would have gone over what this process may have."""
+    if evidence.allocator != "metal" and evidence.allowed is None and "allowed" in evidence.unseen:
+        return None
     if evidence.allowed is None or evidence.tried is None or evidence.allocator == "metal":
         return False
     held = evidence.reserved or evidence.allocated
@@ -196,7 +205,7 @@ def _others_hold_it(evidence: Evidence) -> Optional[bool]:
     """More is held by other processes than by this PyTorch, and with that it would have been served."""
     reserved, tried = evidence.reserved, evidence.tried
     if evidence.allocator == "metal" or reserved is None or tried is None:
-        return False
+        return None if "allocated" in evidence.unseen else False
     others = evidence.others
     if others is None:
         if evidence.own is not None or evidence.outside is None:
@@ -257,6 +266,8 @@ def _as_printed(evidence: Evidence) -> Evidence:
 
 def _why_undecided(evidence: Evidence) -> str:
     """Whether a figure is missing, or too coarse."""
+    if evidence.unseen:
+        return "missing"
     needed = [evidence.tried, evidence.allocated, evidence.allowed if evidence.allocator == "metal" else evidence.free]
     if None in needed or (evidence.reserved is None and evidence.allocator != "metal"):
         return "missing"

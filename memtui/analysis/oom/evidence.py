@@ -60,7 +60,7 @@ class Evidence:
     """Bytes as intervals, of width 0 where they are exact; None where unknown.
 
     `allocated` contains what private pools hold free, as PyTorch prints it; `own` is the whole process by the driver,
-    `others` every other process on the device.
+    `others` every other process on the device. `unseen` are figures that may have stood where a message was cut off.
     """
 
     tried: Optional[Interval] = None
@@ -77,6 +77,7 @@ class Evidence:
     allocator: Allocator = "native"
     backend: str = "CUDA"
     expandable_hint: Optional[bool] = None
+    unseen: frozenset[str] = frozenset()
     live: Live = field(default_factory=Live)
 
     @property
@@ -117,6 +118,9 @@ def evidence_of(message: Message, live: Optional[Live] = None) -> Evidence:
     if reserved is None and allocated is not None:
         idle, reserved = _bounded(allocated, used, own)
     metal = message.format == "metal"
+    unseen = {name for name, value in (("allocated", allocated), ("idle", message.idle)) if value is None}
+    if not message.complete and (allocated is None or message.format != "sentences"):
+        unseen.add("allowed")
     return Evidence(
         tried=message.interval("tried"),
         total=total,
@@ -132,6 +136,7 @@ def evidence_of(message: Message, live: Optional[Live] = None) -> Evidence:
         allocator="metal" if metal else "async" if message.format == "async" else "native",
         backend=message.backend,
         expandable_hint=message.expandable_hint if message.complete and message.format == "sentences" else None,
+        unseen=frozenset() if message.complete else frozenset(unseen),
         live=live or Live(),
     )
 

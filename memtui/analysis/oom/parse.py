@@ -29,7 +29,7 @@ _SEQUENCES = re.compile(
 _DROPPED = dict.fromkeys(map(ord, "\x00\u200b\u200c\u200d\u2060\ufeff│┃║╎┆"))
 #: What loggers and launchers put in front of a line; the named group is the rank.
 _PREFIX = re.compile(
-    r"\s*(?:"
+    r"[\s:|-]*(?:"
     r"\[[Rr]ank[ _:]?(?P<a>\d{1,6})\]"
     r"|[Rr]ank[ _:]?(?P<f>\d{1,6})(?=[:|\s])"
     r"|\[(?:default|worker|trainer|local_rank)?[ :]?(?P<b>\d{1,6})\]:?"
@@ -54,7 +54,7 @@ _HEAD = re.compile(
 #: What begins a message anew, of another process, where no prefix says so.
 _ANEW = re.compile(r"(?:[\w.]*(?:Error|Exception):\s*)?(?:[A-Z]{3,5} out of memory|Allocation on device|MPS backend)")
 #: The end of a line that was wrapped within, or behind, the exception's name.
-_NAME_BEGUN = re.compile(r"[\w.]*:?\s*")
+_NAME_BEGUN = re.compile(r"[\w.]*:?\s*[A-Z]{0,5}")
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,8 @@ def _undecided(cause: Cause, evidence: Evidence, message: Optional[Message]) -> 
         return f"undecided: {_COMPLAINTS.get(complaint, 'the figures are missing')}"
     if cause.reason == "contradiction":
         return f"undecided: the figures contradict each other: {contradicts(evidence)}"
+    if not cause.possible:
+        return "undecided: the message is cut off before the figures that would tell"
     kinds = " or ".join(_NAMES.get(kind, kind) for kind in cause.possible)
     likely = f"; most likely {_NAMES.get(cause.likely, cause.likely)}" if cause.likely else ""
     if cause.reason == "one message":
