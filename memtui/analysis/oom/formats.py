@@ -24,7 +24,7 @@ _START = re.compile(
     r"|(?P<runtime>(?:CUDA|HIP)error:outofmemory|cudaruntimeerror\(2\):outofmemory|THCudaCheckFAIL.{0,300}?error=2\b)"
     r"|(?P<library>(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|HIPBLAS)_(?:STATUS_)?ALLOC_FAILED)"
     r"|(?P<jetson>NVML_SUCCESS==rINTERNALASSERTFAILED)"
-    rf"|(?P<bare>(?<=Error:)(?:{_BACKENDS})outofmemory)"
+    rf"|(?P<bare>(?<=Error:)(?:{_BACKENDS})outofmemory(?!\.?Triedto))"
 )
 #: Cheap to look for in a large log; every whole message has one that no wrap with a prefix has cut.
 MARKS = (

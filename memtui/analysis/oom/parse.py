@@ -70,8 +70,8 @@ class Found:
 def find_messages(stream: BinaryIO, watch: Callable[[bytes], None] = lambda _lines: None) -> list[Found]:
     """The different messages of a text, in its order; each block of it is forgotten once it was read.
 
-    UTF-8 or UTF-16 is read, and bytes that are neither are passed over. `watch` is given every line, many at a time.
-    Raises OSError.
+    The stream is a buffered one. UTF-8 or UTF-16 is read, and bytes that are neither are passed over.
+    `watch` is given every line, many at a time. Raises OSError.
     """
     found: dict[tuple[object, ...], Found] = {}
     for each in _placed(stream, watch):
@@ -124,7 +124,8 @@ def _as_utf8(stream: BinaryIO) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     while block:
         yield block if decoder is None else decoder.decode(block).encode("utf-8", "replace")
-        block = stream.read(BLOCK_BYTES)
+        # After less than was asked for is the end; a terminal that is asked again wants another Ctrl-D.
+        block = stream.read(BLOCK_BYTES) if len(block) == BLOCK_BYTES else b""
 
 
 def _encoding(beginning: bytes) -> str:

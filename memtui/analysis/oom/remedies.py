@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
@@ -88,11 +89,10 @@ def _hardly_any(evidence: Evidence) -> bool:
 def _impossible(evidence: Evidence) -> Iterator[Remedy]:
     tried, total = evidence.tried, evidence.total
     if tried is not None and total is not None and total.low > 0:
-        over = tried.high / total.low
+        over = math.ceil(10 * tried.middle / total.middle) / 10
         yield Remedy(
-            f"make that one tensor at least {over:.1f} times smaller: look at its shape first, it may be a mistake",
+            f"make that one tensor {over:.1f} times smaller, at least: look at its shape first, it may be a mistake",
             "none where it is one",
-            (tried - total).at_least_nothing().middle,
         )
     else:
         yield Remedy("look at the shape that was asked for: it is most likely a mistake", "none")
@@ -242,7 +242,7 @@ def _spill(evidence: Evidence) -> Iterator[Remedy]:
     if held is not None and evidence.total is not None:
         over = (held - evidence.total).at_least_nothing().middle
     needed = f" by {units.size(over)} at least" if over else ""
-    yield Remedy(f"lower what is held{needed}: below the device's size it is fast again", "as below", over)
+    yield Remedy(f"lower what is held{needed}: below the device's size it is fast again", "as below")
     yield from _full(evidence)
     yield Remedy("turn the driver's fallback to system memory off: it then fails early instead of crawling", "it fails")
 
@@ -268,8 +268,9 @@ def _full(evidence: Evidence) -> Iterator[Remedy]:
     weights = categories.get("parameters", 0) + categories.get("gradients", 0)
     state, workspaces = categories.get("optimizer_state", 0), categories.get("workspaces", 0)
     groups = [(activations, _shrink), (state, _state), (weights, _weights), (workspaces, _workspaces)]
-    if categories:
-        groups.sort(key=lambda group: -group[0])
+    if not categories:
+        groups = groups[:-1]
+    groups.sort(key=lambda group: -group[0])
     for size, levers in groups:
         if size or not categories:
             yield from levers(evidence)
