@@ -279,3 +279,22 @@ def test_others_are_told_from_this_process(listed: tuple[str, ...], in_use: Opti
     sizes = {"tried": "290.00 MiB", "total": "93.00 GiB", "free": "134.94 MiB", "idle": "731.17 MiB", **own}
     sizes["allocated"] = "91.80 GiB" if kind == "fragmentation" else "19.85 GiB"
     assert explain(only(messages.sentences(sizes, "T7", others=listed)).message).cause.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("allocated", "tried", "kind"),
+    [("14.00 GiB", "3.00 GiB", "full"), ("4.00 GiB", "3.00 GiB", "undecided"), ("4.00 GiB", "17.00 GiB", "impossible")],
+)
+def test_what_is_free_is_bounded_where_it_is_not_printed(allocated: str, tried: str, kind: str) -> None:
+    """GIVEN a device that does not tell what is free, THEN the rest of it is the most that can be."""
+    sizes = {"tried": tried, "total": "16.00 GiB", "allocated": allocated, "idle": "512.00 MiB"}
+    answer = explain(only(messages.sentences(sizes, "T11", hint="")).message)
+    assert answer.cause.kind == kind
+    assert answer.cause.reason == ("missing" if kind == "undecided" else "")
+    assert "–" not in answer.sentence
+
+
+def test_metal_without_a_limit_leaves_it_open() -> None:
+    sizes = {"tried": "2.00 GiB", "allocated": "14.00 GiB", "other": "1.00 GiB"}
+    cause = explain(only(messages.metal(sizes)).message).cause
+    assert (cause.kind, set(cause.possible), cause.reason) == ("undecided", {"full", "unexplained"}, "missing")

@@ -94,7 +94,7 @@ def _rows(evidence: Evidence, message: Optional[Message]) -> tuple[Row, ...]:
 
 
 def _narrow(interval: Optional[Interval]) -> Optional[Interval]:
-    """None for what is a mere bound: it is no figure to show."""
-    if interval is None or interval.high - interval.low > max(64 << 20, interval.high // 10):
+    """None for what is a mere bound, or nothing but rounding: it is no figure to show."""
+    if interval is None or interval.high - interval.low > max(interval.middle // 2, interval.high // 10):
         return None
     return interval

@@ -124,9 +124,8 @@ def _possible(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
 def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
     if evidence.allocator == "metal":
         if evidence.allowed is None:
-            yield "unexplained"  # no limit was set, and how much there was is not said
-        else:
-            yield from _full(evidence)
+            yield "unexplained"  # no limit was set, and how much the system had left is not said
+        yield from _full(evidence)
         return
     fits = _fits_in_pieces(evidence)
     if fits is not True:
@@ -195,10 +194,8 @@ def _room_enough(evidence: Evidence) -> Optional[bool]:
             return None
         over = (evidence.allocated + (evidence.beside or NOTHING) + evidence.tried).above(evidence.allowed)
         return None if over is None else not over
-    if evidence.free is None:
-        return None
-    more = evidence.tried.above(evidence.free)
-    return None if more is None else not more
+    free = evidence.free_bounds
+    return None if free is None else _not(evidence.tried.above(free))
 
 
 def _others_hold_it(evidence: Evidence) -> Optional[bool]:
@@ -219,9 +216,10 @@ def _others_hold_it(evidence: Evidence) -> Optional[bool]:
 
 def _fits_in_pieces(evidence: Evidence) -> Optional[bool]:
     """Whether what is free and idle together would have been enough."""
-    if evidence.tried is None or evidence.at_hand is None:
+    free, idle = evidence.free_bounds, evidence.idle
+    if evidence.tried is None or free is None or idle is None:
         return None
-    return _not(evidence.tried.above(evidence.at_hand))
+    return _not(evidence.tried.above(free + idle))
 
 
 def _small_holes(evidence: Evidence, policy: Policy) -> Optional[bool]:

@@ -104,6 +104,13 @@ class Evidence:
         return (self.own - self.reserved).at_least_nothing()
 
     @property
+    def free_bounds(self) -> Optional[Interval]:
+        """What can be free: where that is unknown, what PyTorch does not hold, or any less."""
+        if self.free is not None or self.total is None or self.reserved is None:
+            return self.free
+        return Interval(0, max(0, (self.total - self.reserved).high))
+
+    @property
     def at_hand(self) -> Optional[Interval]:
         """What is free on the device or idle in PyTorch, in whatever pieces."""
         return None if self.free is None or self.idle is None else self.free + self.idle

@@ -99,7 +99,10 @@ def _full(evidence: Evidence) -> str:
             f"process {size(evidence.beside)}; {size(evidence.tried)} more do not fit"
         )
     if evidence.at_hand is None:
-        return f"{size(evidence.tried)} were asked for, and {size(evidence.free)} were free"
+        return (
+            f"{size(evidence.tried)} were asked for beside {size(_held(evidence))} that PyTorch holds "
+            f"of {size(evidence.total)}"
+        )
     biggest = max(evidence.live.categories.items(), key=lambda item: item[1], default=None)
     most = f"; most is {biggest[0].replace('_', ' ')}, {units.size(biggest[1])}" if biggest else ""
     return f"{size(evidence.tried)} were asked for, and {size(evidence.at_hand)} were free or idle{lacking}{most}"
