@@ -12,8 +12,10 @@ import pytest
 
 from memtui.analysis.oom.answer import Answer, explain
 from memtui.analysis.oom.evidence import Live
+from memtui.analysis.oom.interval import read_printed
 from memtui.analysis.oom.message import Message
 from memtui.analysis.oom.parse import find_messages
+from memtui.analysis.oom.series import Figure, find_course
 from tests.support import messages
 
 CASES = pathlib.Path(__file__).parents[3] / "shared" / "cases"
@@ -109,7 +111,6 @@ def test_an_instance_gets_its_verdict_or_undecided(case: dict[str, Any]) -> None
     right = next(kind for words, kind in _KINDS.items() if words in case["verdict"])
     for message, answer in answers(case):
         assert message.complete or case["id"] == "I27"  # whose last figure is not known
-        print(case["id"], case["verdict"], "|", answer.sentence, answer.cause.likely)
         assert answer.cause.kind == right or (answer.cause.kind == "undecided" and right in answer.cause.possible)
 
 
@@ -129,3 +130,66 @@ def test_what_is_known_of_the_process_decides() -> None:
     [case] = [case for case in INSTANCES if case["id"] == "I6"]
     [(message, _)] = answers(case)
     assert explain(message, Live(growth_bytes_per_step=300_000.0)).cause.kind == "leak"
+
+
+REPORTS = read("reports.jsonl") if CASES.is_dir() else []
+#: What a right answer of the reports begins to say, in our words.
+_SAID = (
+    (r"(?i)request exceeds|larger than the gpu|> capacity|impossible on the card", "impossible"),
+    (r"(?i)(an)?other process holds", "other process"),
+    (r"(?i)cannot be explained", "unexplained"),
+    (r"(?i)slow leak", "leak"),
+    (r"(?i)fragmentation", "fragmentation"),
+)
+
+
+def numbered(report: dict[str, Any], *names: str) -> str:
+    """The first of some figures of a report, printed; "" where it has none."""
+    for name in names:
+        for unit in ("GiB", "MiB", "GB", "MB", "G"):
+            value = report["numbers"].get(f"{name}_{unit}")
+            if isinstance(value, (int, float)):
+                return printed(str(value), unit if "i" in unit else f"{unit[0]}iB")
+    return ""
+
+
+def with_message() -> list[dict[str, Any]]:
+    """Reports that have the figures of a message, but of Metal's, which are among the instances."""
+    needed = ("tried", "total", "free")
+    return [each for each in REPORTS if all(numbered(each, name) for name in needed)]
+
+
+@pytest.mark.parametrize("report", with_message(), ids=[each["id"] for each in with_message()])
+def test_a_reported_message_gets_the_right_answer(report: dict[str, Any]) -> None:
+    right = next(kind for words, kind in _SAID if re.search(words, report["right_answer"]))
+    sizes = {name: numbered(report, name) for name in ("tried", "total", "free")}
+    sizes["allocated"] = numbered(report, "msg_allocated", "allocated")
+    idle, cached = numbered(report, "unalloc"), numbered(report, "cached")
+    if idle:
+        own = numbered(report, "this", "process")
+        other = numbered(report, "other_pid")
+        named = {**sizes, "idle": idle, **({"in_use": own} if own else {})}
+        text = messages.sentences(named, "T6", others=(other,) if other else ())
+    elif cached:
+        text = messages.brackets({**sizes, "cached": cached}, "T2")
+    else:
+        reserved = numbered(report, "msg_reserved", "reserved", "end_reserved")
+        text = messages.brackets({**sizes, **({"reserved": reserved} if reserved else {})}, "T3")
+    [found] = find_messages(io.BytesIO(text.encode()))
+    cause = explain(found.message).cause
+    assert cause.kind == right or (not cause.certain and right in cause.possible)
+
+
+def grown() -> list[dict[str, Any]]:
+    """Reports of a growth that say from what and to what."""
+    ends = (numbered(each, "start") and numbered(each, "end", "end_reserved") for each in REPORTS)
+    return [each for each, both in zip(REPORTS, ends) if each["kind"] == "growth_leak" and both]
+
+
+@pytest.mark.parametrize("report", grown(), ids=[each["id"] for each in grown()])
+def test_two_figures_of_a_growth_are_not_called_a_leak(report: dict[str, Any]) -> None:
+    """GIVEN no more than what it grew from and to, THEN growth: whether it goes on is not said."""
+    texts = numbered(report, "start"), numbered(report, "end", "end_reserved")
+    values = [read_printed(*text.split(" ")).interval for text in texts]
+    figures = [Figure(step * 300, value.middle) for step, value in enumerate(values) if value is not None]
+    assert find_course(figures).course == "growth"

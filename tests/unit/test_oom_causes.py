@@ -190,3 +190,22 @@ def test_a_course_has_its_rate_and_its_period() -> None:
     assert (stairs.period, stairs.event) == (5, "checkpoint")
     leak = find_course(series(climbing()))
     assert leak.bytes_per_step == pytest.approx(1.4 * MIB, rel=0.05)
+
+
+def test_a_shared_device_and_metal_have_remedies_of_their_own() -> None:
+    """GIVEN others that hold what is short, or a Mac whose process holds more beside PyTorch, THEN that comes first."""
+    held = {"reserved": Interval.exactly(14 * GIB), "allocated": Interval.exactly(14 * GIB)}
+    shared = explain_evidence(evidence(own=Interval.exactly(15 * GIB), others=Interval.exactly(8 * GIB), **held))
+    assert (shared.cause.kind, shared.remedies[0].saves_bytes) == ("full", 8 * GIB)
+    assert shared.remedies[0].action.startswith("end the other processes")
+    metal = Evidence(
+        tried=Interval.exactly(GIB),
+        allocated=Interval.exactly(7 * GIB),
+        beside=Interval.exactly(24 * GIB),
+        allowed=Interval.exactly(32 * GIB - 1),
+        allocator="metal",
+        backend="MPS",
+    )
+    answer = explain_evidence(metal)
+    assert (answer.cause.kind, answer.remedies[0].saves_bytes) == ("full", 24 * GIB)
+    assert not any("FSDP" in remedy.action or "8-bit" in remedy.action for remedy in answer.remedies)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Optional
 
-from .formats import LONGEST, MARKS, read_messages
+from .formats import MARKS, read_messages
 from .message import Message
 
 #: What is read at a time, and how much of it a message may reach into what follows: wrapped, with prefixes.
@@ -233,6 +233,3 @@ def without_prefix(line: str) -> tuple[str, Optional[int]]:
         named = next((value for value in match.groupdict().values() if value is not None), None)
         rank = rank if named is None else int(named)
         place = match.end()
-
-
-assert TAIL_BYTES > 2 * LONGEST

@@ -10,8 +10,8 @@ from typing import Optional
 from memtui.analysis import units
 from memtui.analysis.text import clean
 
-from .cause import Cause, Kind, short_by
-from .evidence import Evidence
+from .cause import Cause, Kind, is_narrow, short_by
+from .evidence import LARGEST_CONTEXT_BYTES, Evidence
 from .interval import Interval
 
 #: Of full-precision moments, what eight-bit ones do not take.
@@ -133,22 +133,30 @@ def _others(evidence: Evidence) -> Iterator[Remedy]:
         "theirs to lose",
         None if held is None else held.middle,
     )
-    outside = evidence.own_outside
     yield Remedy(
         "ranks: call torch.cuda.set_device(local_rank) before any CUDA call, torch.load with map_location='cpu'",
         "none",
     )
-    if outside is not None and outside.low > 2 << 30:
+    yield from _outside(evidence)
+    yield Remedy("leave room for each other: a cap in each process", "each has less")
+
+
+def _outside(evidence: Evidence) -> Iterator[Remedy]:
+    """Where this process holds more outside PyTorch than a context takes."""
+    outside = evidence.own_outside
+    if outside is not None and outside.low > LARGEST_CONTEXT_BYTES and evidence.allocator != "metal":
         yield Remedy(
-            "fewer libraries and process groups in this process: it holds much outside PyTorch",
+            "fewer libraries and process groups (NCCL) in this process: it holds much outside PyTorch",
             "some code to change",
             outside.middle,
         )
-    yield Remedy("leave room for each other: a cap in each process", "each has less")
 
 
 def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
     yield from _expandable(evidence)
+    if is_narrow(evidence):
+        yield from _outside(evidence)
+        yield next(_shrink(evidence))
     setting = _ALLOCATOR_SETTING.get(evidence.backend, "PYTORCH_CUDA_ALLOC_CONF")
     if evidence.backend in ("CUDA", "HIP", "NPU", "MUSA"):
         yield Remedy(
@@ -263,6 +271,12 @@ def _unexplained(evidence: Evidence) -> Iterator[Remedy]:
 
 def _full(evidence: Evidence) -> Iterator[Remedy]:
     """By what dominates, where somebody watched; else in the order of how cheaply they are tried."""
+    if evidence.allocator == "metal":
+        yield from _metal(evidence)
+        return
+    others, short = evidence.others, short_by(evidence)
+    if others is not None and short is not None and others.low > max(short.high, LARGEST_CONTEXT_BYTES):
+        yield next(_others(evidence))
     categories = evidence.live.categories
     activations = categories.get("activations", 0) + categories.get("temporaries", 0)
     weights = categories.get("parameters", 0) + categories.get("gradients", 0)
@@ -274,6 +288,19 @@ def _full(evidence: Evidence) -> Iterator[Remedy]:
     for size, levers in groups:
         if size or not categories:
             yield from levers(evidence)
+
+
+def _metal(evidence: Evidence) -> Iterator[Remedy]:
+    beside, allocated = evidence.beside, evidence.allocated
+    if beside is not None and allocated is not None and beside.low > allocated.high:
+        yield Remedy(
+            "free what this process holds beside PyTorch's tensors: other models, other libraries",
+            "they are loaded again when needed",
+            beside.middle,
+        )
+    yield from _shrink(evidence)
+    yield Remedy("freeze layers, or train adapters (LoRA)", "less is trained")
+    yield Remedy("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0: no limit", "the whole system may run out of memory")
 
 
 def _shrink(evidence: Evidence) -> Iterator[Remedy]:
