@@ -18,7 +18,7 @@ from .report import Line, at_most
 MESSAGES = 10_000
 _LOG_BYTES = 64_000_000
 #: Against a search for one word in the same bytes.
-_SEARCH = 60
+_SEARCH = 20
 #: Many of the figures lie within their rounding of an edge of the rule, on purpose.
 _OPEN_PERCENT = 40
 
