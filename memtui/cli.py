@@ -19,7 +19,7 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames"} | {"--gpu", "--gpus", "--context", "--
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate")
+_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate", "explain")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
@@ -159,11 +159,15 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 
 def _foretell(options: argparse.Namespace) -> int:
-    """The commands that watch nothing."""
+    """The commands that watch nothing that runs already."""
     if options.command == "plan":
         from memtui.commands.plan import plan
 
         return plan(options)
+    if options.command == "explain":
+        from memtui.commands.explain import run_explain
+
+        return run_explain(options)
     from memtui.commands.estimate import run_estimate
 
     return run_estimate(options)
@@ -241,7 +245,20 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         from memtui.commands.estimate_options import add_options
 
         add_options(estimate)
+    _explain(commands)
     return parser
+
+
+def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="say why a program ran out of memory, from PyTorch's message",
+        description="Reads an out-of-memory message of PyTorch, or a whole log that has some, and says the cause of "
+        "each, what the figures show, and what helps against that cause. Where the printed figures cannot tell, it "
+        "says what would. Without a FILE it reads standard input. The status is 1 where there is no such message.",
+    )
+    explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
+    explain.add_argument("--json", action="store_true", help="print the answers as JSON")
 
 
 def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:

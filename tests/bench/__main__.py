@@ -13,6 +13,7 @@ from .report import Line, Skipped, heading, render
 NAMES = (
     "startup",
     "estimates",
+    "messages",
     "attaching",
     "chart",
     "install",
