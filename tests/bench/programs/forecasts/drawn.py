@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ VISION = (
     *("mobilenet_v2", "mobilenet_v3_large", "regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnet50"),
     *("resnext50_32x4d", "shufflenet_v2_x1_0", "squeezenet1_0", "swin_t", "vgg11", "vgg16_bn", "vit_b_16"),
 )
+#: When gradients go; how often each is drawn is a guess at how people write.
+_ZERO = ("after", "after", "after", "before", "before", "late", "late", "zeros")
 
 
 def drawn(seed: int, count: int) -> Iterator[tuple[str, Make]]:
@@ -35,7 +38,7 @@ def _recipe(pick: random.Random) -> Recipe:
         precision=pick.choice(("fp32", "bf16", "fp16")),
         micro=micro,
         clipped=pick.random() < 0.4,
-        zero=pick.choice(("after", "before", "zeros", "late") if micro == 1 else ("after", "before", "zeros")),
+        zero=pick.choice(_ZERO if micro == 1 else [when for when in _ZERO if when != "late"]),
         holds=pick.random() < 0.5,
     )
 
@@ -59,7 +62,8 @@ def _gpt(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
     sizes = {"layers": pick.randint(3, 8), "width": pick.choice((256, 384, 512)), "rows": pick.choice((4, 8, 12))}
     how = {"length": pick.choice((128, 192, 256)), "again": pick.choice((None, None, "reentrant", "plain"))}
     modern = pick.random() < 0.5
-    return _sized("Llama" if modern else "GPT", language.decoder, recipe, modern=modern or None, **sizes, **how)
+    make = functools.partial(language.decoder, modern=modern)
+    return _sized("Llama" if modern else "GPT", make, recipe, **sizes, **how)
 
 
 def _bert(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
