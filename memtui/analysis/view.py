@@ -8,6 +8,8 @@ from typing import Literal, Optional
 #: How a figure was had; the screen shows which. An `unknown` one is drawn as –.
 Kind = Literal["measured", "derived", "predicted", "lower_bound", "unknown"]
 Level = Literal["good", "warning", "bad", "unknown"]
+#: Whether a predicted peak fits; empty while that is not known.
+Answer = Literal["fits", "may not fit", "does not fit", ""]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from memtui.analysis.errors import SCORED, error_share
 from memtui.analysis.events import event_text
-from memtui.analysis.scores import SCORED, Scorer, error_share
+from memtui.analysis.scores import Scorer
 from memtui.session.readings import SteadyStep
 from memtui.wire.frames import Event
 from tests.support.sessions import MIB, Run, classified
