@@ -13,7 +13,7 @@ from .forecast import build_forecast, forecast_lines
 from .fragmentation import find_holes, fragmentation_lines
 from .growth import growth_line
 from .ladder import Ladder, build_ladder
-from .leak import find_leak
+from .leak import find_larger, find_leak
 from .optimizers import optimizer_state
 from .phasepeaks import besides_lines, phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
@@ -30,7 +30,9 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     holes = find_holes(session, device)
-    leak = find_leak(session.floors(device), forecast.headroom_bytes, policy)
+    floors = session.floors(device)
+    leak = find_leak(floors, forecast.headroom_bytes, policy)
+    larger = find_larger(floors, policy) if leak is None else None
     state, state_text = state_of(session, now_ns, policy)
     hello, host, known = session.hello, session.host, session.device(device)
     reading = session.reading(device)
@@ -59,7 +61,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
             *_steady_lines(session, device),
         ),
         hardware=hardware_line(session, device, ladder.others),
-        growth=growth_line(session, device, leak, policy),
+        growth=growth_line(session, device, leak, larger, policy),
         events=event_lines(session, device),
         notices=notices_of(session, device, ladder.notes),
         now_ns=now_ns,
@@ -70,6 +72,8 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         spread=spread(session, device),
         step_peak=step_peak_text(session, device),
         optimizer_state=optimizer_state(session, device),
+        leak=leak,
+        larger=larger,
     )
 
 

@@ -67,8 +67,8 @@ def interval_of(session: Session, device: str, stage: Optional[Stage]) -> Option
 
 def _scored(session: Session, device: str, stage: Stage) -> Iterator[Event]:
     left = _NEWEST
-    for event in reversed(session.events):
-        if event.name == SCORED and event.device == device and event.text.endswith(_ENDS[stage]):
+    for event in reversed(session.events_of(SCORED)):
+        if event.device == device and event.text.endswith(_ENDS[stage]):
             yield event
             left -= 1
             if not left:

@@ -74,9 +74,7 @@ def latest_oom(session: Session, device: str) -> Optional[Event]:
 
 def latest_of(name: str, session: Session, device: str) -> Optional[Event]:
     """The newest event of this name on `device`."""
-    return next(
-        (event for event in reversed(session.events) if event.name == name and event.device in (None, device)), None
-    )
+    return next((event for event in reversed(session.events_of(name)) if event.device in (None, device)), None)
 
 
 def _clock(wall_ns: int) -> str:

@@ -48,7 +48,7 @@ class Scorer:
         if frame is None or frame.step == self._step:
             return []
         self._step = frame.step
-        held = {(session.pid, event.device or "", event.text) for event in session.events if event.name == SCORED}
+        held = {(session.pid, event.device or "", event.text) for event in session.events_of(SCORED)}
         self._told |= held
         names = [device.device for device in session.devices]
         return [

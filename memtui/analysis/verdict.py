@@ -8,7 +8,7 @@ from memtui.session.session import End, Session
 
 from . import units
 from .caught import caught_words
-from .events import event_text, latest_oom
+from .events import event_text, latest_of, latest_oom
 from .forecast import Forecast
 from .fragmentation import Holes
 from .ladder import Ladder
@@ -78,12 +78,13 @@ def _past(session: Session, device: str, level: Level, now_ns: int, policy: Poli
     caught = caught_words(session, device, policy)
     if caught or level != "good":
         return caught
+    latest = latest_of("alloc_retry", session, device)
+    if latest is None or now_ns - latest.time_ns >= policy.recent_ns:
+        return ""
     retries = sum(
-        event.name == "alloc_retry" and event.device in (None, device) and now_ns - event.time_ns < policy.recent_ns
+        event.name == latest.name and event.device in (None, device) and now_ns - event.time_ns < policy.recent_ns
         for event in session.events
     )
-    if not retries:
-        return ""
     # What is live fits: it is the cache that was in the way, and was given back for it.
     count = f"{retries} allocation retries" if retries > 1 else "an allocation retry"
     return f"{count} in the last minute: the cache fills the device now and then"
