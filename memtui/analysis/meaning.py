@@ -139,14 +139,14 @@ def _growth(view: View) -> str:
         blocks = view.leak.blocks_per_step
         more = "" if not blocks else f", in {blocks:,.1f} more blocks a step"
         return (
-            f"A leak: {_risen(view.leak)}{more}, and does not come down again{full_text(view.leak)}. Something keeps "
-            "what each step makes: often losses or outputs that are summed up or put into a list with their graph "
-            "(.item() and .detach() leave it behind), or a cache that never forgets. The largest live tensors (5) and "
-            "a recorded step (d) show what is kept, and from which line."
+            f"A leak: what {_risen(view.leak)}{more}, and does not come down again{full_text(view.leak)}. Something "
+            "keeps what each step makes: often losses or outputs that are summed up or put into a list with their "
+            "graph (.item() and .detach() leave it behind), or a cache that never forgets. The largest live tensors "
+            "(5) and a recorded step (d) show what is kept, and from which line."
         )
     if view.larger is not None:
         return (
-            f"{_risen(view.larger).capitalize()}, but in as many blocks{full_text(view.larger)}. That is what longer "
+            f"What {_risen(view.larger)}, but in as many blocks{full_text(view.larger)}. That is what longer "
             "batches do, or a tensor that is made anew and larger each time; which of them, and where it ends, is not "
             "known."
         )
@@ -160,12 +160,12 @@ def _growth(view: View) -> str:
 
 
 def _risen(leak: Leak) -> str:
-    """ "what is allocated as a forward begins rises by 1.2 MiB a step (1.1 MiB to 1.3 MiB, steps 40 to 260)"."""
+    """ "is allocated as a forward begins rises by 1.2 MiB a step (1.1 MiB to 1.3 MiB, steps 40 to 260)"."""
     low, high = (units.size(max(0, round(bound))) for bound in (leak.low, leak.high))
     between = "" if low == high else f"{low} to {high}, "
     rate = units.size(round(leak.bytes_per_step))
     steps = steps_text(leak.first_step, leak.last_step)
-    return f"what is allocated as a forward begins rises by {rate} a step ({between}{steps})"
+    return f"is allocated as a forward begins rises by {rate} a step ({between}{steps})"
 
 
 def _optimizer(state: Optional[OptimizerState]) -> str:

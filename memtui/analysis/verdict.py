@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from memtui.session.session import End, Session
+from memtui.wire.frames import Event
 
 from . import units
 from .caught import caught_words
@@ -58,11 +59,11 @@ def _judge(
     oom = latest_oom(session, device)
     if session.end is not None:
         if oom is not None and not _succeeded(session.end):
-            return "bad", event_text(oom, session.model).replace("out of memory", "OUT OF MEMORY", 1)
+            return "bad", _oom_text(session, device, oom).replace("out of memory", "OUT OF MEMORY", 1)
         return _ended(session.end)
     if oom is not None and now_ns - oom.time_ns < policy.recent_ns:
         # It lives on: the program caught the error.
-        return "bad", event_text(oom, session.model) + "; the program goes on"
+        return "bad", _oom_text(session, device, oom) + "; the program goes on"
     if session.device_frame(device) is None:
         return _without_agent(ladder)
     level, _, text = fit(ladder, forecast, holes, policy)
@@ -71,6 +72,14 @@ def _judge(
         level, text = "warning", f"{growing} · {text.partition(_TO_SPARE)[2] or text}"
     past = "" if level == "bad" else _past(session, device, level, now_ns, policy)
     return ("warning", f"{text} · {past}") if past else (level, text)
+
+
+def _oom_text(session: Session, device: str, oom: Event) -> str:
+    """With the process's own cap, where it has one: the driver may have had enough."""
+    frame, text = session.device_frame(device), event_text(oom, session.model)
+    if frame is None or frame.allowed_bytes is None:
+        return text
+    return f"{text} · {units.size(frame.allowed_bytes)} allowed"
 
 
 def _past(session: Session, device: str, level: Level, now_ns: int, policy: Policy) -> str:
