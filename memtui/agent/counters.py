@@ -82,7 +82,9 @@ class CudaCounters:
         figures = self._figures(stats)
         if not self.native:
             figures.update(_UNKNOWN)
-        figures["allowed_bytes"] = self._allowed()
+        allowed = self._allowed()
+        if allowed is not None:
+            figures["allowed_bytes"] = allowed
         return figures, counted_bytes
 
     def _allowed(self) -> Optional[int]:
