@@ -1,4 +1,4 @@
-"""What is worked out while a session goes on, a little after each frame: steps done again, forecasts scored."""
+"""What is worked out while a session goes on: steps done again, forecasts scored, verdicts that turn."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .ladder import build_ladder
 from .policy import DEFAULT, Policy
 from .scores import Scorer
 from .steady import steady
+from .turns import Turns
 
 #: Steps that are waiting to be done again; of more, the oldest are left out.
 _WAITING = 4
@@ -30,13 +31,14 @@ class Analyst:
     def __init__(self, policy: Policy = DEFAULT) -> None:
         self._policy = policy
         self._scorer = Scorer()
+        self._turns = Turns(policy)
         self._known: set[tuple[Optional[int], str, int]] = set()
         self._waiting: deque[RecordedStep] = deque(maxlen=_WAITING)
         self._under_way: Optional[tuple[RecordedStep, Generator[None, None, Replayed], Optional[DeviceFrame]]] = None
 
     def __call__(self, session: Session) -> list[Union[Event, SteadyStep]]:
         """After a frame of `session`."""
-        found: list[Union[Event, SteadyStep]] = [*self._scorer.due(session)]
+        found: list[Union[Event, SteadyStep]] = [*self._scorer.due(session), *self._turns.due(session)]
         for device in session.devices:
             for recorded in session.recorded(device.device):
                 key = session.pid, recorded.device, recorded.time_ns
@@ -68,5 +70,7 @@ class Analyst:
         ladder = build_ladder(session, recorded.device, now_ns, self._policy)
         beside = beside_allocator_bytes(ladder)
         capacity = None if beside is None or ladder.reach_bytes is None else max(0, ladder.reach_bytes - beside)
+        if ladder.allowed_bytes is not None:
+            capacity = ladder.allowed_bytes if capacity is None else min(capacity, ladder.allowed_bytes)
         replay = replaying(recorded, capacity_bytes=capacity, total_bytes=ladder.total_bytes)
         return recorded, replay, session.device_frame(recorded.device)

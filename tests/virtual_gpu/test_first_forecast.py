@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from memtui.analysis.firststep import after_forward
-from memtui.analysis.scores import SCORED, error_share
+from memtui.analysis.errors import SCORED, error_share
 from memtui.sources.log_reader import LogReader
 from tests.bench import surroundings
 
