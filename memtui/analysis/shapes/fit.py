@@ -13,23 +13,31 @@ from typing import Optional
 TOLERANCE_BYTES = 8
 #: Laws of size that are tried for the scale of all the others, by the bytes that follow each.
 _SCALES = 8
+#: Of a size that is rounded up, a quantum is at most this part of the largest: with more, anything would follow.
+_QUANTUM = 1 / 16
+#: Where a product comes out a little above a whole number of quantums, it is that number.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Law:
-    """Bytes at a scale x, the largest recorded batch being 1: constant + linear x + square x².
+    """Bytes at a scale x, the largest recorded batch being 1: constant + linear x + square x², in whole `quantum`s.
 
-    `told` where a recorded step more than the law has free numbers agrees with it.
+    `doubt` is the part of it that may be wrong: none where a recorded step more than the law has free numbers agrees
+    with it, all where none does; of what is rounded up, the last quantum.
     """
 
     constant: float = 0.0
     linear: float = 0.0
     square: float = 0.0
-    told: bool = True
+    quantum: int = 1
+    doubt: float = 0.0
 
     def __call__(self, scale: float) -> int:
         """Bytes, at least 1."""
-        return max(1, round(self.constant + self.linear * scale + self.square * scale * scale))
+        exact = self.constant + self.linear * scale + self.square * scale * scale
+        whole = round(exact) if self.quantum == 1 else math.ceil(exact / self.quantum - _ROUNDING) * self.quantum
+        return max(1, whole)
 
     def scale(self, size_bytes: int) -> Optional[float]:
         """Where it gives so many bytes; None where it does so nowhere, or everywhere."""
@@ -57,7 +65,7 @@ def laws(sizes: Sequence[Sequence[int]], scales: Sequence[float]) -> tuple[Law, 
 def find_scales(sizes: Sequence[Sequence[int]]) -> Optional[tuple[float, ...]]:
     """How large each step's batch is, in parts of the last one; None where no block's size differs.
 
-    Of the ways in which the sizes of blocks go from step to step, the one by which the laws tell most bytes.
+    Of the ways in which the sizes of blocks go from step to step, the one by which the laws leave least in doubt.
     """
     weights: defaultdict[tuple[Fraction, ...], int] = defaultdict(int)
     for values in zip(*sizes):
@@ -65,15 +73,15 @@ def find_scales(sizes: Sequence[Sequence[int]]) -> Optional[tuple[float, ...]]:
             weights[tuple(Fraction(value, values[-1]) for value in values)] += values[-1]
     tried = sorted(weights, key=lambda each: -weights[each])[:_SCALES]
     rising = [tuple(map(float, each)) for each in tried if all(a < b for a, b in zip(each, each[1:]))]
-    return max(rising, key=lambda each: _told_bytes(sizes, each), default=None)
+    return min(rising, key=lambda each: _doubtful_bytes(sizes, each), default=None)
 
 
-def _told_bytes(sizes: Sequence[Sequence[int]], scales: Sequence[float]) -> int:
-    return sum(size for size, law in zip(sizes[-1], laws(sizes, scales)) if law.told)
+def _doubtful_bytes(sizes: Sequence[Sequence[int]], scales: Sequence[float]) -> float:
+    return sum(size * law.doubt for size, law in zip(sizes[-1], laws(sizes, scales)))
 
 
 def _law(values: Sequence[int], scales: Sequence[float]) -> Law:
-    """The law with the fewest free numbers that the values follow, else a straight line that is not told."""
+    """The law with the fewest free numbers that the values follow, else a straight line in doubt."""
     first, last = values[0], values[-1]
     if max(values) - min(values) <= TOLERANCE_BYTES:
         return Law(constant=last)
@@ -88,7 +96,20 @@ def _law(values: Sequence[int], scales: Sequence[float]) -> Law:
         curve = _curve(values, scales)
         if curve.square > 0 and _follow(values, scales, curve):
             return curve
-    return Law(line.constant, line.linear, told=False) if slope > 0 else Law(max(values), told=False)
+    rounded = _rounded_up(values, scales)
+    if rounded is not None:
+        return rounded
+    return Law(line.constant, line.linear, doubt=1.0) if slope > 0 else Law(max(values), doubt=1.0)
+
+
+def _rounded_up(values: Sequence[int], scales: Sequence[float]) -> Optional[Law]:
+    """What grows with the batch and is rounded up to a multiple, as kernels have it that work in tiles."""
+    quantum = math.gcd(*values)
+    least = max((value - quantum) / scale for value, scale in zip(values, scales))
+    most = min(value / scale for value, scale in zip(values, scales))
+    if quantum > _QUANTUM * values[-1] or least >= most:
+        return None
+    return Law(linear=most, quantum=quantum, doubt=quantum / values[-1])
 
 
 def _curve(values: Sequence[int], scales: Sequence[float]) -> Law:

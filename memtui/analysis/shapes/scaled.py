@@ -17,8 +17,8 @@ from .sequence import difference, sequence, sizes
 
 #: So often a step of another size is done again: what a step leaves is there in the next one.
 _STEPS = 6
-#: Blocks whose sizes follow no law may be this part of the peak.
-MOST_UNTOLD = 0.01
+#: What follows no law may be this part of the peak.
+MOST_IN_DOUBT = 0.01
 #: Halvings of the range in which the scale of a peak lies, and how far that range reaches.
 _HALVINGS, _FARTHEST = 24, 64.0
 
@@ -63,25 +63,25 @@ class Shapes:
         """Bytes of each block."""
         return tuple(law(scale) for law in self.laws)
 
-    def allocated_bytes(self, scale: float) -> tuple[int, int]:
-        """The most that is allocated at once, and the most of it that follows no law; blocks rounded up, no more."""
-        asked, told = self.at(scale), dict(zip(self.numbers, self.laws))
+    def allocated_bytes(self, scale: float) -> tuple[int, float]:
+        """The most that is allocated at once, and the most of it that is in doubt; blocks rounded up, no more."""
+        asked = self.at(scale)
         held = {number: _rounded(size) for number, size in zip(self.numbers, asked)}
+        doubts = {number: held[number] * law.doubt for number, law in zip(self.numbers, self.laws) if law.doubt}
         alive = {number: self.base.blocks[number][2] for number in self.course.before.values()}
         for new, old in self.course.inherited.items():
             alive[old] = held[new]
         now = peak = sum(alive.values())
-        loose = loosest = 0
+        doubt = worst = 0.0
         for act in self.course.acts:
             if act.kind == ALLOCATE:
                 size = alive[act.number] = held.get(act.number, _rounded(act.asked_bytes))
-                now, loose = now + size, loose + (0 if told[act.number].told else size)
-                peak, loosest = max(peak, now), max(loosest, loose)
+                now, doubt = now + size, doubt + doubts.get(act.number, 0.0)
+                peak, worst = max(peak, now), max(worst, doubt)
             elif act.kind in (FREE_NOW, REQUEST):
-                size = alive.pop(act.number, 0)
-                law = told.get(act.number)
-                now, loose = now - size, loose - (0 if law is None or law.told else size)
-        return peak, loosest
+                now -= alive.pop(act.number, 0)
+                doubt -= doubts.get(act.number, 0.0)
+        return peak, worst
 
     def scale_of_peak(self, allocated_bytes: int) -> float:
         """The scale at which so much is allocated at the peak; 1 where the largest recorded step reaches it."""
@@ -124,16 +124,17 @@ def shapes_of(recorded: Sequence[RecordedStep]) -> Generator[None, None, Shapes]
     base = max(alike.values(), key=lambda each: each.time_ns)
     course = Course(base)
     yield from course.prepare()
+    _pair_the_rest(course)
     steps = tuple(alike[each] for each in ordered)
     return Shapes(steps, tuple(ordered), scales, laws(ordered, scales), base, course, sizes(base)[0])
 
 
 def check(shapes: Shapes, scale: float) -> None:
-    """Raises Refused where at this scale too much of the peak follows no law."""
-    peak, loose = shapes.allocated_bytes(scale)
-    if loose > MOST_UNTOLD * peak:
+    """Raises Refused where at this scale too much of the peak is in doubt."""
+    peak, doubt = shapes.allocated_bytes(scale)
+    if doubt > MOST_IN_DOUBT * peak:
         steps = _listed(shapes.steps)
-        share = 100 * loose / max(1, peak)
+        share = 100 * doubt / max(1, peak)
         raise Refused(f"blocks that make {share:.0f} % of the peak follow no law over {steps}; more sizes may tell it")
 
 
@@ -180,6 +181,20 @@ def _resized(shapes: Shapes, asked: Sequence[int]) -> Course:
     ]
     course.prepared = True
     return course
+
+
+def _pair_the_rest(course: Course) -> None:
+    """What is left of the batch before goes where the same of this one is left: by size, for both have the same parts.
+
+    The course pairs equal sizes and equal names, and of another batch neither may be known.
+    """
+    rows = course.recorded.blocks
+    taken = set(course.inherited.values())
+    old = [number for number, row in enumerate(rows) if row[0] < 0 <= row[1] and number not in taken]
+    new = [number for number, row in enumerate(rows) if row[0] >= 0 > row[1] and number not in course.inherited]
+    if len(old) == len(new):
+        for one, other in zip(*(sorted(each, key=course.asked_bytes) for each in (new, old))):
+            course.inherited[one] = other
 
 
 def _rounded(size_bytes: int) -> int:

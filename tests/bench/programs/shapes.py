@@ -117,7 +117,7 @@ KINDS: dict[str, Callable[[], Training]] = {
     "CNN, any picture, strided": lambda: _pictures(lambda side: (16, 3, side, side), tuple(range(61, 131)), 2, stride=2),
     "CNN, any batch": lambda: _pictures(lambda rows: (rows, 3, 64, 64), tuple(range(12, 49)), 1),
     "LSTM, any length": lambda: language(
-        nn.LSTM(384, 512, 2, batch_first=True), 384, tuple(range(48, 129)), lambda length: (24, length)
+        nn.LSTM(384, 384, 2, batch_first=True), 384, tuple(range(48, 129)), lambda length: (24, length)
     ),
     "MLP, any batch": lambda: numbers(
         mlp(1024, 4096, 4096, 1000), lambda rows: (rows, 1024), tuple(range(1024, 4097, 64))
