@@ -31,8 +31,8 @@ _Job = Generator[None, None, list[Found]]
 class Analyst:
     """Gives what was found since it was asked last; some 10 ms of processor time at most, nothing while nothing is due.
 
-    Each recorded step is done again as if it went on like that, within what the process can have of the device; then
-    steps of several sizes tell what batches of other sizes take: the largest that was seen, and the one `asked` for.
+    Each recorded step is done again as if it went on like that, within what the process can have of the device.
+    Before that, steps of several sizes tell what batches of other sizes take: the largest seen, and the one `asked` for.
     """
 
     def __init__(self, policy: Policy = DEFAULT, asked: Optional[AskedShape] = None) -> None:
@@ -78,13 +78,11 @@ class Analyst:
         return []
 
     def _next(self, session: Session) -> Optional[_Job]:
-        if self._waiting:
-            return self._done_again(session, self._waiting.popleft())
         if self._shapes_due:
             device = next(iter(self._shapes_due))
             del self._shapes_due[device]
             return self._other_shapes(session, device)
-        return None
+        return self._done_again(session, self._waiting.popleft()) if self._waiting else None
 
     def _done_again(self, session: Session, recorded: RecordedStep) -> _Job:
         ladder, frame = self._ladder(session, recorded), session.device_frame(recorded.device)

@@ -48,7 +48,7 @@ def asked_shape(text: str) -> AskedShape:
             raise ValueError(f"{text!r} is no factor from 0 to {_LARGEST:.0f}")
         return AskedShape(text, factor=factor)
     try:
-        size = int(compact) * TOKEN_BYTES if compact.isdigit() else units.parse_size(compact)
+        size = int(compact) * TOKEN_BYTES if compact[-1:].isdigit() else units.parse_size(compact)
     except ValueError:
         size = 0
     if not 0 < size < 2**62:

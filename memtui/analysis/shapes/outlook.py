@@ -114,7 +114,9 @@ def _basis(found: ShapeForecast) -> str:
 
 def _batch(found: ShapeForecast) -> str:
     size = f"{units.size(found.input_bytes)} of input" if found.input_bytes is not None else ""
-    if size and found.input_bytes is not None and not found.input_bytes % TOKEN_BYTES:
+    if size and found.by_peak:
+        size = f"about {size}"
+    elif found.input_bytes is not None and not found.input_bytes % TOKEN_BYTES:
         size += f", {found.input_bytes // TOKEN_BYTES:,} x {TOKEN_BYTES} bytes"
     times = f"{found.factor:.2f} times the largest recorded" if found.factor is not None and found.factor != 1 else ""
     if found.by_peak:

@@ -115,7 +115,8 @@ def shapes_of(recorded: Sequence[RecordedStep]) -> Generator[None, None, Shapes]
     if len(alike) < 2:
         if other is not None:
             raise Refused(difference(other, largest))
-        raise Refused("all recorded steps are of one size, and two sizes are needed")
+        seen = "one step is recorded so far" if len(whole) == 1 else "all recorded steps are of one size"
+        raise Refused(f"{seen}, and two sizes are needed")
     ordered = sorted(alike, key=sum)
     scales = find_scales(ordered)
     yield
@@ -135,7 +136,7 @@ def check(shapes: Shapes, scale: float) -> None:
     if doubt > MOST_IN_DOUBT * peak:
         steps = _listed(shapes.steps)
         share = 100 * doubt / max(1, peak)
-        raise Refused(f"blocks that make {share:.0f} % of the peak follow no law over {steps}; more sizes may tell it")
+        raise Refused(f"how blocks of {share:.0f} % of the peak grow cannot be told from {steps}")
 
 
 def peaks_at(

@@ -33,7 +33,9 @@ class Fused(nn.Module):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: Any) -> Any:
         batch, length, width = x.shape
@@ -99,7 +101,9 @@ def _pictures(side: Callable[[int], tuple[int, ...]], sizes: tuple[int, ...], po
 def _both() -> Training:
     drawn = random.Random(5)
     core = nn.Sequential(*(Block(256, 8) for _ in range(4)))
-    return language(core, 256, (4, 8), lambda size: (size if size > 8 else drawn.randrange(4, 9), 32 * drawn.randrange(3, 9)))
+    return language(
+        core, 256, (4, 8), lambda size: (size if size > 8 else drawn.randrange(4, 9), 32 * drawn.randrange(3, 9))
+    )
 
 
 _LENGTHS = tuple(range(192, 321))
