@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.shapes import errors, measure
+from tests.support.virtual_gpu import require_virtual_gpu
 
 pytestmark = pytest.mark.virtual_gpu
 
 
 def test_a_gpt_whose_batches_are_of_any_length() -> None:
     """Three steps of other lengths are recorded; they tell twice the length to 2 %, its attention written out."""
+    require_virtual_gpu()
     found = measure("GPT, any length", 2)
     assert len(found.recorded) == 3
     assert found.forecast is not None
@@ -23,6 +25,7 @@ def test_a_gpt_whose_batches_are_of_any_length() -> None:
 
 def test_batches_that_vary_in_two_ways_are_refused() -> None:
     """No single size says how their attention grows."""
+    require_virtual_gpu()
     found = measure("GPT, any batch and length", 2)
     assert len(found.recorded) == 3
     assert found.forecast is not None

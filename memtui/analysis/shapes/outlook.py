@@ -36,14 +36,13 @@ def outlook(
         return []
     newest = max(recorded, key=lambda each: each.time_ns)
     when, device, found = newest.time_ns + newest.duration_ns, newest.device, []
-    wanted = [AskedShape("", factor=1.0), *([asked] if asked else [])] if _differ(recorded) else [asked]
+    wanted = ([AskedShape("", factor=1.0)] if _differ(recorded) else []) + ([asked] if asked else [])
     try:
         shapes = yield from shapes_of(recorded)
         error = yield from own_error_percent(shapes)
     except Refused as refusal:
-        return [ShapeForecast(when, device, each.text if each else "", reason=str(refusal)) for each in wanted[-1:]]
+        return [ShapeForecast(when, device, each.text, reason=str(refusal)) for each in wanted]
     for each in wanted:
-        assert each is not None
         by_peak = False
         try:
             scale = each.scale(shapes.input_law)
@@ -89,18 +88,22 @@ def outlook_now(
 def shape_lines(forecasts: Sequence[ShapeForecast]) -> tuple[str, ...]:
     """The same in words, each line one fact."""
     lines = []
+    asked = {found.reason for found in forecasts if found.asked}
     for found in forecasts:
+        if found.reason and not found.asked and found.reason in asked:
+            continue
         if found.reason:
             which = f"a batch of {_named(found.asked)}" if found.asked else "batches of other sizes"
             lines.append(f"no prediction for {which}: {clean(found.reason, 300)}")
             continue
-        lines.append(f"{_batch(found)}: {_peaks(found)}")
+        verdict = "" if found.failed_bytes is None else " would not fit"
+        lines.append(f"{_batch(found)}{verdict}: {_peaks(found)}")
     return tuple(lines)
 
 
 def _peaks(found: ShapeForecast) -> str:
     if found.failed_bytes is not None:
-        return f"a request of {units.size(found.failed_bytes)} would fail, predicted{_basis(found)}"
+        return f"a request of {units.size(found.failed_bytes)} fails, predicted{_basis(found)}"
     sizes_text = f"allocated {units.size(found.allocated_bytes)}, reserved {units.size(found.reserved_bytes)}"
     return f"peak {sizes_text} predicted{_basis(found)}"
 

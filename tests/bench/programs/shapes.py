@@ -118,7 +118,9 @@ KINDS: dict[str, Callable[[], Training]] = {
         nn.Sequential(*(Block(384, 6) for _ in range(6))), 384, tuple(range(8, 33)), lambda rows: (rows, 128)
     ),
     "CNN, any picture": lambda: _pictures(lambda side: (16, 3, side, side), tuple(range(48, 97, 4)), 2),
-    "CNN, any picture, strided": lambda: _pictures(lambda side: (16, 3, side, side), tuple(range(61, 131)), 2, stride=2),
+    "CNN, any picture, strided": lambda: _pictures(
+        lambda side: (16, 3, side, side), tuple(range(61, 131)), 2, stride=2
+    ),
     "CNN, any batch": lambda: _pictures(lambda rows: (rows, 3, 64, 64), tuple(range(12, 49)), 1),
     "LSTM, any length": lambda: language(
         nn.LSTM(384, 384, 2, batch_first=True), 384, tuple(range(48, 129)), lambda length: (24, length)
