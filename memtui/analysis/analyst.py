@@ -32,7 +32,7 @@ class Analyst:
     """Gives what was found since it was asked last; some 10 ms of processor time at most, nothing while nothing is due.
 
     Each recorded step is done again as if it went on like that, within what the process can have of the device.
-    Before that, steps of several sizes tell what other batches take: the largest that was seen, and the one `asked` for.
+    Before that, steps of several sizes tell what other batches take: the largest that was seen, and the `asked` one.
     """
 
     def __init__(self, policy: Policy = DEFAULT, asked: Optional[AskedShape] = None) -> None:

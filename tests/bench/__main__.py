@@ -25,6 +25,7 @@ NAMES = (
     "categories",
     "steps",
     "forecasts",
+    "shapes",
     "injections",
     "frameworks",
     "convolutions",
