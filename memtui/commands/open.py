@@ -72,9 +72,12 @@ def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForeca
         return []
     from memtui.analysis.shapes.outlook import outlook_now
 
-    return [
-        found for each in session.devices for found in outlook_now(session.recorded(each.device), options.max_shape)
-    ]
+    found: list[ShapeForecast] = []
+    for device in (each.device for each in session.devices):
+        highest = session.steps.highest(device)
+        highest_bytes = None if highest is None else highest.bytes_held
+        found += outlook_now(session.recorded(device), options.max_shape, highest_bytes=highest_bytes)
+    return found
 
 
 def _moments(reader: LogReader) -> Iterator[tuple[Session, int]]:

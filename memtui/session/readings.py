@@ -138,7 +138,7 @@ class ShapeForecast:
     """The peaks of a training whose batches are of another size than the recorded ones: predicted, in bytes.
 
     `asked` is the size as the user wrote it, "" for the largest that was seen. Where `reason` says why there is no
-    forecast, there are no figures.
+    forecast, or a request fails, there are no peaks.
     """
 
     time_ns: int  # the newest recorded step's end

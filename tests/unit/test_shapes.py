@@ -13,7 +13,7 @@ from memtui.analysis.allocator.replay import replayed
 from memtui.analysis.analyst import Analyst
 from memtui.analysis.build import build_view
 from memtui.analysis.shapes.asked import asked_shape
-from memtui.analysis.shapes.outlook import outlook_now, shape_lines
+from memtui.analysis.shapes.outlook import outlook, outlook_now, shape_lines
 from memtui.session.readings import ShapeForecast
 from memtui.sources.log_reader import LogReader
 from memtui.sources.log_writer import LogWriter
@@ -125,6 +125,23 @@ def test_the_largest_batch_that_was_seen() -> None:
     assert shape_lines([said])[0].startswith(
         "the largest batch seen (about 15.7 KiB of input; 1.52 times the largest recorded by its peak): peak"
     )
+
+
+def test_a_batch_that_does_not_fit() -> None:
+    """Within what the device has, a request that fails is named, and no peak is said."""
+    needed = named("x3", three()).allocated_bytes
+    assert needed is not None
+    under_way = outlook(three(), asked_shape("x3"), capacity_bytes=needed - MIB)
+    found: list[ShapeForecast] = []
+    try:
+        while True:
+            next(under_way)
+    except StopIteration as end:
+        found = end.value
+    seen, large = found
+    assert seen.failed_bytes is None
+    assert (large.allocated_bytes, large.failed_bytes) == (None, attention(984))
+    assert " would not fit: a request of 118.2 MiB fails" in shape_lines([large])[0]
 
 
 def test_other_events_are_refused() -> None:

@@ -53,14 +53,14 @@ def outlook(
             found.append(ShapeForecast(when, device, each.text, reason=str(refusal)))
             continue
         peaks = yield from peaks_at(shapes, shapes.at(scale), capacity_bytes=capacity_bytes, total_bytes=total_bytes)
-        law = shapes.input_law
+        law, fits = shapes.input_law, peaks.failed_bytes is None
         found.append(
             ShapeForecast(
                 when,
                 device,
                 each.text,
-                peaks.allocated_bytes,
-                peaks.reserved_bytes,
+                peaks.allocated_bytes if fits else None,
+                peaks.reserved_bytes if fits else None,
                 scale,
                 None if law is None else law(scale),
                 by_peak,
