@@ -13,9 +13,16 @@ from typing import NoReturn, Optional
 from memtui import __version__
 
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
-_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
+_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate", "--max-shape"))
 #: The same of `plan`, where they may also stand directly behind the script.
-_PLAN_VALUES = _RUN_VALUES - {"--frames"} | {"--gpu", "--gpus", "--context", "--steps", "--fit", "--compare"}
+_PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
+    "--gpu",
+    "--gpus",
+    "--context",
+    "--steps",
+    "--fit",
+    "--compare",
+}
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
@@ -197,6 +204,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         "--headless) the program keeps the standard streams and memtui's lines go to standard error.",
     )
     _exact_peaks(run)
+    _max_shape(run)
     _watching(run)
     attach = commands.add_parser(
         "attach",
@@ -218,10 +226,12 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     attach.add_argument(
         "--unload", action="store_true", help="take the agent out at the end; with --all: out of every process, now"
     )
+    _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
     opening = commands.add_parser("open", help="replay a log", description="Shows a log that --log has written.")
     opening.add_argument("file", metavar="FILE", type=_file)
+    _max_shape(opening)
     _watching(opening, log=False)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
@@ -232,6 +242,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         help="train on a virtual GPU of this memory, 24GiB: no GPU needed, no real numbers",
     )
     _exact_peaks(demo)
+    _max_shape(demo)
     _watching(demo)
     _plan(commands)
     estimate = commands.add_parser(
@@ -302,6 +313,16 @@ def _exact_peaks(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _max_shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-shape",
+        type=_shape,
+        metavar="SIZE",
+        help="predict the peak of a batch of this size from recorded steps of other sizes: 4096 (tokens of 8 bytes), "
+        "x2 (times the largest recorded) or 96MiB (bytes of its input)",
+    )
+
+
 def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
     parser.add_argument(
         "--headless", action="store_true", help="a line a second instead of the app; the default without a terminal"
@@ -356,6 +377,15 @@ def _file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("name a file")
     return text
+
+
+def _shape(text: str) -> object:
+    from memtui.analysis.shapes.asked import asked_shape
+
+    try:
+        return asked_shape(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _device(text: str) -> str:

@@ -18,6 +18,7 @@ from .optimizers import optimizer_state
 from .phasepeaks import besides_lines, phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
 from .rows import build_rows, build_rules, step_peak_text
+from .shapes.outlook import shape_lines
 from .status import frame_age_ns, hardware_line, notices_of, place_of, state_of
 from .steady import steady_lines
 from .text import clean, command
@@ -59,6 +60,7 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
             *besides_lines(session, device, policy),
             *caught_lines(session, device),
             *_steady_lines(session, device),
+            *shape_lines(session.shapes(device)),
         ),
         hardware=hardware_line(session, device, ladder.others),
         growth=growth_line(session, device, leak, larger, policy),

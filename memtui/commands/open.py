@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from memtui.cli import CommandError
+from memtui.session.readings import ShapeForecast
 from memtui.session.session import Session
 from memtui.sources.log_format import LogError
 from memtui.sources.log_reader import LogReader
@@ -19,7 +20,7 @@ from .screen import check_terminal, show, wants_app
 def open_log(options: argparse.Namespace) -> int:
     """Shows a log in the app, or a line for each second of it."""
     try:
-        replay = Replay(options.file)
+        replay = Replay(options.file, lambda session: _foretold(session, options))
         if wants_app(options):
             check_terminal()
             show(replay, options)
@@ -32,6 +33,7 @@ def open_log(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
+    from memtui.analysis.shapes.outlook import shape_lines
 
     reader = LogReader(options.file)
     if reader.trouble:
@@ -51,12 +53,31 @@ def _print(options: argparse.Namespace) -> int:
         device = options.device if options.device in names else session.default_device()
         say(headline(build_view(session, device, time_ns), (time_ns + reader.wall_offset_ns) / 1e9))
     else:
-        whole = build_view(reader.whole, options.device or reader.whole.default_device(), reader.end_ns)
+        for forecast in _foretold(reader.whole, options):
+            reader.whole.apply_shape(forecast)
+        device = options.device or reader.whole.default_device()
+        for line in shape_lines(reader.whole.shapes(device)):
+            say(line)
+        whole = build_view(reader.whole, device, reader.end_ns)
         if whole.state == "ended":
             say(farewell(whole))
     reader.close()
     print(end="", flush=True)
     return 0
+
+
+def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForecast]:
+    """What --max-shape asks for, from the recorded steps of a whole log."""
+    if options.max_shape is None:
+        return []
+    from memtui.analysis.shapes.outlook import outlook_now
+
+    found: list[ShapeForecast] = []
+    for device in (each.device for each in session.devices):
+        highest = session.steps.highest(device)
+        highest_bytes = None if highest is None else highest.bytes_held
+        found += outlook_now(session.recorded(device), options.max_shape, highest_bytes=highest_bytes)
+    return found
 
 
 def _moments(reader: LogReader) -> Iterator[tuple[Session, int]]:

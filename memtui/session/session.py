@@ -30,7 +30,7 @@ from .floors import Floor, Floors
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, SteadyStep
+from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep
 from .steps import Step, StepHistory, StepPeak
 
 #: Events kept; the agent keeps fewer.
@@ -122,6 +122,7 @@ class Session:
         self._extra_devices: dict[str, Device] = {}
         self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
         self._steady: dict[str, SteadyStep] = {}
+        self._shapes: dict[tuple[str, str], ShapeForecast] = {}
 
     # What the agent says
 
@@ -300,6 +301,15 @@ class Session:
         """What the newest recorded step of a device comes to; None where none was done again."""
         return self._steady.get(device)
 
+    def apply_shape(self, forecast: ShapeForecast) -> None:
+        """Takes in the peaks at a batch of another size; the newest of a device and size counts."""
+        self._shapes[forecast.device, forecast.asked] = forecast
+        self.revision += 1
+
+    def shapes(self, device: str) -> tuple[ShapeForecast, ...]:
+        """The peaks at batches of other sizes."""
+        return tuple(found for (name, _), found in self._shapes.items() if name == device)
+
     def set_connection(self, connection: Connection, text: str = "") -> None:
         """Says how the agent can be reached, and why it cannot."""
         if (connection, text) != (self.connection, self.connection_text):
@@ -430,7 +440,7 @@ class Session:
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
-        twin._trials, twin._steady = self._trials.copy(), self._steady.copy()
+        twin._trials, twin._steady, twin._shapes = self._trials.copy(), self._steady.copy(), self._shapes.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors"),
             *("_readings", "_paired", "_extra_devices"),

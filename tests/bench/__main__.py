@@ -26,6 +26,7 @@ NAMES = (
     "categories",
     "steps",
     "forecasts",
+    "shapes",
     "injections",
     "frameworks",
     "convolutions",
