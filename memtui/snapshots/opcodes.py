@@ -1,0 +1,147 @@
+"""What a file may hold, told before anything of it is built.
+
+An unpickler that refuses classes still builds what it is told to: a tuple of tuples of tuples as a key, whose hash
+takes for ever or ends the interpreter's stack, or a memo of billions of entries. So a file is first checked, operation
+by operation, for those that torch's snapshots consist of: numbers, texts, lists, dicts, and pairs of small numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional, Protocol
+
+from .errors import SnapshotError
+
+#: No text in a snapshot comes near it: names of functions and files, and what a program tags its memory with.
+LONGEST_TEXT_BYTES = 1 << 20
+_CHUNK_BYTES = 4 << 20
+#: Longer than any operation that is no text, so that none is judged by a part of it.
+_MARGIN_BYTES = 64
+#: Operations taken at once: the regular expression keeps some hundred bytes for each until it ends.
+_RUN = 1000
+
+_SHORT_TEXT, _TEXT, _FRAME, _PROTOCOL, _STOP = b"\x8c", b"X", b"\x95", b"\x80", b"."
+#: GLOBAL, INST, STACK_GLOBAL, REDUCE, NEWOBJ, NEWOBJ_EX, OBJ, BUILD, EXT1, EXT2, EXT4, PERSID, BINPERSID.
+_CLASSES = frozenset((b"c", b"i", b"\x93", b"R", b"\x81", b"\x92", b"o", b"b", b"\x82", b"\x83", b"\x84", b"P", b"Q"))
+#: Of operations that may stand there, the bytes they take; a long number's are ten more at most.
+_LENGTHS = {b"h": 2, b"q": 2, b"K": 2, b"M": 3, b"j": 5, b"r": 5, b"J": 5, b"X": 5, b"G": 9, b"\x8a": 11, b"\x8c": 2}
+
+
+class Stream(Protocol):
+    """What is read from the beginning to the end: a file, or what a gzip file holds."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+
+
+def check(stream: Stream, name: str, size_bytes: int) -> None:
+    """Reads `stream` to the pickle's end; raises SnapshotError where a memory snapshot could not be there.
+
+    `size_bytes` is all there is of it. Some 1.5 ns a byte.
+    """
+    _Check(stream, name, size_bytes).run()
+
+
+class _Check:
+    def __init__(self, stream: Stream, name: str, size_bytes: int) -> None:
+        self._stream, self._name = stream, name
+        self._plain = _plain(size_bytes)
+        self._data = b""
+        self._base = 0  # where in the stream the data begins
+        self._at_end = False
+        self._texts = ("", "")
+
+    def run(self) -> None:
+        """Everything up to the operation that ends a pickle."""
+        place = 0
+        match = self._plain.match
+        while True:
+            if not self._at_end and place + _MARGIN_BYTES > len(self._data):
+                place = self._refill(place)
+            found = match(self._data, place)
+            if found is not None:
+                if found.end() + _MARGIN_BYTES > len(self._data) and not self._at_end:
+                    place = self._refill(place)
+                    continue
+                place = found.end()
+            if self._data[place : place + 1] == _STOP:
+                return
+            step = self._special(place)
+            if step is None and found is None:
+                raise self._refused(place)
+            place += step or 0
+
+    def _refill(self, place: int) -> int:
+        more = self._stream.read(_CHUNK_BYTES)
+        self._at_end = not more
+        self._base += place
+        self._data = self._data[place:] + more
+        return 0
+
+    def _special(self, place: int) -> Optional[int]:
+        """The length of an operation with a text or a frame; None of another one."""
+        data = self._data
+        operation = data[place : place + 1]
+        if operation == _SHORT_TEXT and place + 1 < len(data):
+            return self._text(place + 2, data[place + 1]) + 2
+        if operation == _TEXT and place + 5 <= len(data):
+            return self._text(place + 5, int.from_bytes(data[place + 1 : place + 5], "little")) + 5
+        if operation == _FRAME:
+            return 9
+        if operation == _PROTOCOL:
+            return 2
+        return None
+
+    def _text(self, place: int, length: int) -> int:
+        if length > LONGEST_TEXT_BYTES:
+            raise SnapshotError(
+                f"{self._name} is no memory snapshot, or damaged: a text of {length:,} bytes at {self._base + place:,}"
+            )
+        if length < 256:
+            self._texts = (self._texts[1], self._data[place : place + length].decode("utf-8", "replace"))
+        while place + length > len(self._data) and not self._at_end:
+            more = self._stream.read(_CHUNK_BYTES)
+            self._at_end = not more
+            self._data += more
+        return length
+
+    def _refused(self, place: int) -> SnapshotError:
+        rest = self._data[place : place + _MARGIN_BYTES]
+        operation = rest[:1]
+        if operation in _CLASSES:
+            named = self._class(operation, place)
+            return SnapshotError(
+                f"{self._name} names {named}: a memory snapshot is numbers and texts alone; refused, nothing of it ran"
+            )
+        if len(rest) < _LENGTHS.get(operation, 0) or not operation:
+            return SnapshotError(f"{self._name} is cut off after {self._base + len(self._data):,} bytes: copy it again")
+        return SnapshotError(
+            f"{self._name} is no memory snapshot, or damaged: it has operation 0x{operation.hex()} "
+            f"at byte {self._base + place:,}"
+        )
+
+    def _class(self, operation: bytes, place: int) -> str:
+        if operation in {b"c", b"i"}:
+            words = self._data[place + 1 : place + 512].split(b"\n")[:2]
+            return ".".join(word.decode("utf-8", "replace") for word in words)
+        return ".".join(self._texts) if operation == b"\x93" and all(self._texts) else "a class"
+
+
+def _plain(size_bytes: int) -> re.Pattern[bytes]:
+    """A run of operations of fixed length; each begins with another byte, or has another after it."""
+    # An entry of the memo belongs to something that was built, so there are no more of them than there are bytes. It
+    # is by this number, and not by what is in it, that the memo grows.
+    top, next_to_top = size_bytes >> 24 & 0xFF, 0xFF if size_bytes >> 24 else size_bytes >> 16
+    put = b"r.." + _up_to(next_to_top) + _up_to(top)
+    get, long_get = b"h.", b"j...."
+    numbers = [b"K.", b"J....", b"M..", b"G........"]
+    longs = [b"\\x8a" + re.escape(bytes([length])) + b"." * length for length in (6, 5, 7, 8, 4, 9, 3, 2, 1, 0)]
+    pairs = [b"K.(?:K.|M..)\\x86", b"M..(?:K.|M..)\\x86"]
+    # MEMOIZE, MARK, APPENDS, SETITEMS, SETITEM, EMPTY_DICT, EMPTY_LIST, APPEND, NONE, NEWTRUE, NEWFALSE.
+    single = b"[\\x94(eus}\\]aN\\x88\\x89]+"
+    each = [long_get * 3, get * 3, get, long_get, single, longs[0], *pairs, *numbers, *longs[1:], b"q.", put]
+    return re.compile(b"(?s:" + b"|".join(each) + b"){1,%d}" % _RUN)
+
+
+def _up_to(highest: int) -> bytes:
+    return b"[\\x00-\\x%02x]" % highest
