@@ -18,7 +18,7 @@ _Held = dict[int, Union[Block, int]]
 
 
 class Live(NamedTuple):
-    """A live block; `event` is the number of its allocation, None where that was before what was recorded."""
+    """A live block; `event` is the number of its allocation, the first being 1; None where it was before them all."""
 
     address: int
     size_bytes: int
@@ -51,7 +51,7 @@ def instant(device: Device, course: Timeline, number: int, stacks: Stacks) -> In
         event = births.get(address)
         if event is not None:
             found.append(
-                Live(address, course.told.sizes_bytes[event], event, stacks.stack(frames_of(device.trace[event])))
+                Live(address, course.told.sizes_bytes[event], event + 1, stacks.stack(frames_of(device.trace[event])))
             )
         else:
             # What freed a block has a stack, which says nothing of where it came from.

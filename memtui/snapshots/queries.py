@@ -38,7 +38,10 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A request that failed, and what there was then; `device_free_bytes` is the driver's figure, None if not told."""
+    """A request that failed, and what there was then; the first event is 1.
+
+    `device_free_bytes` is the driver's figure, None where it is not told.
+    """
 
     event: int
     time_us: Optional[int]
@@ -86,7 +89,7 @@ class Opened:
         event = self.device.trace[place]
         free = event.get("device_free")
         return OutOfMemory(
-            place,
+            place + 1,
             self.course.time_us(place + 1),
             self.course.told.sizes_bytes[place],
             free if isinstance(free, int) and free >= 0 else None,
