@@ -58,7 +58,7 @@ def columns(device: Device) -> Columns:
     """Those of a device's trace; some 0.3 µs an event. Raises SnapshotError where one is damaged."""
     trace = device.trace
     codes = _Codes()
-    actions, sizes, addresses, times = bytearray(), array("q"), array("q"), array("q")
+    actions, sizes, addresses, times = bytearray(), array("Q"), array("Q"), array("Q")
     timed = bool(trace) and isinstance(trace[0], dict) and "time_us" in trace[0]  # torch before 2.1 told none
     try:
         for begin in range(0, len(trace), _AT_ONCE):
@@ -70,16 +70,14 @@ def columns(device: Device) -> Columns:
                 times.extend(map(itemgetter("time_us"), part))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise SnapshotError(f"{device.name}: {_first_damaged(trace)}") from None
-    if sizes and (min(sizes) < 0 or min(addresses) < 0):
-        raise SnapshotError(f"{device.name}: {_first_damaged(trace)}")
     return Columns(tuple(codes), bytes(actions), sizes, addresses, times if timed else None)
 
 
 def _addresses(part: Sequence[Event]) -> array[int]:
     try:
-        return array("q", map(itemgetter("addr"), part))
+        return array("Q", map(itemgetter("addr"), part))
     except KeyError:  # what failed for want of memory has none
-        return array("q", [event.get("addr", 0) for event in part])
+        return array("Q", [event.get("addr", 0) for event in part])
 
 
 def _first_damaged(trace: Sequence[Event]) -> str:
@@ -90,6 +88,6 @@ def _first_damaged(trace: Sequence[Event]) -> str:
             return f"the snapshot is damaged: event {number:,} has no action"
         for key, missing in (("size", -1), ("addr", 0), ("time_us", 0)):
             value = event.get(key, missing)
-            if not isinstance(value, int) or not 0 <= value < 1 << 63:
+            if not isinstance(value, int) or not 0 <= value < 1 << 64:
                 return f"the snapshot is damaged: event {number:,} has no {key}, or one that cannot be"
     return "the snapshot is damaged: some of its events have a time, and others have none"

@@ -97,7 +97,8 @@ def _walk_back(told: Columns, number: int, held: _Held, *, died: str) -> None:
     """Takes back what came to be after instant `number`, and puts back what went."""
     born_code, died_code = told.code("alloc"), told.code(died)
     places = range(len(told.actions) - 1, number - 1, -1)
-    for action, address, place in zip(reversed(told.actions), reversed(told.addresses), places):
+    # Copies are walked through faster than what they are of.
+    for action, address, place in zip(told.actions[number:][::-1], told.addresses[number:][::-1], places):
         if action == died_code:
             held[address] = place
         elif action == born_code:
@@ -108,7 +109,7 @@ def _births(told: Columns, number: int, wanted: set[int]) -> dict[int, int]:
     """The numbers of the events that allocated the blocks at these addresses, where they are there."""
     found: dict[int, int] = {}
     born = told.code("alloc")
-    for place, address in zip(range(number - 1, -1, -1), reversed(told.addresses[:number])):
+    for place, address in zip(range(number - 1, -1, -1), told.addresses[:number][::-1]):
         if address in wanted and told.actions[place] == born:
             found[address] = place
             wanted.discard(address)

@@ -21,6 +21,7 @@ NO_STACK = "no Python stack"
 BEFORE = "before the recording"
 CATEGORIES = (PARAMETERS, OPTIMIZER, FORWARD, BACKWARD, OTHER, NO_STACK, BEFORE)
 
+_CPP = 3
 _TORCH = re.compile(r"[/\\]torch[/\\]|^torch[/\\]|[/\\]importlib[/\\]|^<frozen ")
 #: Libraries, of which the caller is more telling.
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]python3\.\d+[/\\]")
@@ -35,24 +36,19 @@ _BACKWARD = frozenset(("_engine_run_backward", "backward", "_make_grads", "grad"
 
 
 class Frame(NamedTuple):
-    """One call: cleaned texts, the line 0 where it is not known."""
+    """One call: `text` as it stands in tables and folded stacks, "train.py:12 forward"; `told` is a category or "".
 
-    function: str
-    filename: str
-    line: int
+    `near` is 0 in the program's own files, 1 in a library's, 2 in torch's and Python's, 3 in C++.
+    """
+
+    text: str
+    near: int
+    told: str
 
     @property
     def python(self) -> bool:
-        """Whether it is Python's, and not C++'s, of which torch tells no file or the source's."""
-        return self.filename.endswith((".py", ">")) and "::" not in self.function
-
-    @property
-    def text(self) -> str:
-        """As it stands in a table and in folded stacks: "train.py:12 forward"."""
-        if not self.line and self.filename in {"", "??"}:
-            return self.function.replace(";", ":")
-        short = re.split(r"[/\\]", self.filename)[-1]
-        return f"{short}:{self.line} {self.function}".replace(";", ":")
+        """Whether it is Python's."""
+        return self.near < _CPP
 
 
 class Stack(NamedTuple):
@@ -88,51 +84,41 @@ class Stacks:
         for raw in frames:
             frame = known.get(id(raw))
             if frame is None:
-                frame = known[id(raw)] = _frame(raw)
+                frame = known[id(raw)] = frame_of(raw)
             made.append(frame)
         key = tuple(made)
         found = self._stacks.get(key)
         if found is None:
-            python = tuple(frame for frame in key if frame.python)
-            found = self._stacks[key] = Stack(python or key, _site(python), category_of(key))
+            found = self._stacks[key] = stack_of(key)
         return found
 
 
-def _frame(raw: object) -> Frame:
+def stack_of(frames: tuple[Frame, ...]) -> Stack:
+    """Of frames from the innermost; the first that tells something tells, so recomputing in backward is forward."""
+    python = tuple(frame for frame in frames if frame.near < _CPP)
+    # The innermost of the nearest kind: the first of the least.
+    site = min(python, key=lambda frame: frame.near).text if python else NO_STACK
+    category = next((frame.told for frame in frames if frame.told), OTHER if python else NO_STACK)
+    return Stack(python or frames, site, category)
+
+
+def frame_of(raw: object) -> Frame:
+    """A frame as torch writes it; what is not one is "?"."""
     if not isinstance(raw, dict):
-        return Frame("?", "", 0)
+        return Frame("?", _CPP, "")
     function, filename, line = raw.get("name"), raw.get("filename"), raw.get("line")
-    return Frame(
-        clean(function, 200) if isinstance(function, str) else "?",
-        clean(filename, 400) if isinstance(filename, str) else "",
-        line if isinstance(line, int) and not isinstance(line, bool) and line >= 0 else 0,
-    )
+    function = clean(function, 200) if isinstance(function, str) else "?"
+    filename = clean(filename, 400) if isinstance(filename, str) else ""
+    if not filename.endswith((".py", ">")) or "::" in function:
+        # C++ has no file, or that of its source.
+        return Frame(function.replace(";", ":"), _CPP, BACKWARD if "autograd::Engine::" in function else "")
+    short = re.split(r"[/\\]", filename)[-1]
+    number = f":{line}" if isinstance(line, int) and line > 0 else ""
+    near = 2 if _TORCH.search(filename) else 1 if _LIBRARY.search(filename) else 0
+    return Frame(f"{short}{number} {function}".replace(";", ":"), near, _told(function, filename))
 
 
-def _site(python: tuple[Frame, ...]) -> str:
-    foreign = [frame for frame in python if not _TORCH.search(frame.filename)]
-    own = [frame for frame in foreign if not _LIBRARY.search(frame.filename)]
-    for each in (own, foreign, list(python)):
-        if each:
-            return each[0].text
-    return NO_STACK
-
-
-def category_of(frames: tuple[Frame, ...]) -> str:
-    """What the innermost frame that tells something says; recomputation in backward is forward."""
-    if not frames:
-        return NO_STACK
-    for frame in frames:
-        told = _told(frame)
-        if told:
-            return told
-    return OTHER if any(frame.python for frame in frames) else NO_STACK
-
-
-def _told(frame: Frame) -> str:
-    if not frame.python:
-        return BACKWARD if "autograd::Engine::" in frame.function else ""
-    function, filename = frame.function, frame.filename
+def _told(function: str, filename: str) -> str:
     if _OPTIMIZER.search(filename):
         return OPTIMIZER
     if _MODULE.search(filename) and function in _CALLS:

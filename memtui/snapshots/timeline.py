@@ -68,30 +68,30 @@ def timeline(device: Device) -> Timeline:
     freed = next((each for each in _FREED if each in told.names), _FREED[0])
     allocated = _allocated(told, freed, device.allocated_bytes)
     reserved = _reserved(told, device.reserved_bytes)
-    notices = [*_unknown(told, device), *_impossible(allocated, "allocated", device)]
-    notices += _impossible(reserved, "reserved", device)
-    return Timeline(told, allocated, reserved, allocated.index(max(allocated)), freed, tuple(notices))
+    notices = [*_unknown(told, device), *_impossible(min(allocated), "allocated", device)]
+    notices += _impossible(min(reserved), "reserved", device)
+    peak = allocated.index(max(allocated))
+    return Timeline(told, _figures(allocated), _figures(reserved), peak, freed, tuple(notices))
 
 
-def _allocated(told: Columns, freed: str, end_bytes: int) -> array[int]:
+def _allocated(told: Columns, freed: str, end_bytes: int) -> list[int]:
     signs = {"alloc": 1, freed: -1}
     sign = [signs.get(name, 0) for name in told.names]
     changes = list(map(mul, map(sign.__getitem__, told.actions), told.sizes_bytes))
-    return _figures(accumulate(changes, initial=end_bytes - sum(changes)))
+    return list(accumulate(changes, initial=end_bytes - sum(changes)))
 
 
-def _reserved(told: Columns, end_bytes: int) -> array[int]:
+def _reserved(told: Columns, end_bytes: int) -> list[int]:
     """It changes seldom, so it is made of stretches."""
     changes = sorted(
         (place, sign * told.sizes_bytes[place]) for name, sign in _RESERVED.items() for place in told.places(name)
     )
     figure = end_bytes - sum(change for _, change in changes)
-    found = array("q")
+    found: list[int] = []
     for place, change in changes:
-        found.extend(array("q", [figure]) * (place + 1 - len(found)))
+        found += [figure] * (place + 1 - len(found))
         figure += change
-    found.extend(array("q", [figure]) * (len(told.actions) + 1 - len(found)))
-    return found
+    return found + [figure] * (len(told.actions) + 1 - len(found))
 
 
 def _figures(figures: Iterable[int]) -> array[int]:
@@ -109,8 +109,7 @@ def _unknown(told: Columns, device: Device) -> list[str]:
     return [f"{device.name}: events that this memtui does not know are left out: {words}"]
 
 
-def _impossible(figures: array[int], what: str, device: Device) -> list[str]:
-    least = min(figures)
+def _impossible(least: int, what: str, device: Device) -> list[str]:
     if least >= 0:
         return []
     end = device.allocated_bytes if what == "allocated" else device.reserved_bytes
