@@ -16,7 +16,6 @@ from memtui.cli import CommandError
 from memtui.snapshots.reading import load
 
 _GZIP = b"\x1f\x8b"
-_SECONDS = 600
 
 
 def write_html(snapshot: str, out: str, available_bytes: int) -> None:
@@ -33,7 +32,6 @@ def write_html(snapshot: str, out: str, available_bytes: int) -> None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
             check=False,
         )
     if done.returncode != 0:

@@ -34,12 +34,21 @@ _PIECE_BYTES = 1 << 20
 
 def looks_like_snapshot(path: str) -> bool:
     """Whether a file begins as a pickle of protocol 2 to 5 does, or a gzip file; False where it cannot be read."""
+    if not os.path.isfile(path):
+        return False  # of a pipe nothing may be taken away
     try:
         with open(path, "rb") as file:
             first = file.read(2)
     except OSError:
         return False
     return first == _GZIP or (first[:1] == b"\x80" and len(first) == 2 and first[1] in _PROTOCOLS)
+
+
+def estimated_bytes(path: str) -> int:
+    """The memory that reading a file will take, told by its size and what is in it. Raises SnapshotError."""
+    name = clean(path, 200)
+    with _readable(path, name) as (stream, pickle_bytes):
+        return _estimate(stream, name, pickle_bytes, None)
 
 
 def load(path: str, available_bytes: Optional[int]) -> Any:
@@ -49,20 +58,31 @@ def load(path: str, available_bytes: Optional[int]) -> Any:
     it is read, and reading ends where more is taken than that. Raises SnapshotError.
     """
     name = clean(path, 200)
+    with _readable(path, name) as (stream, pickle_bytes):
+        needed = _estimate(stream, name, pickle_bytes, available_bytes)
+        _refuse_too_large(name, needed, available_bytes)
+        stream.seek(0)
+        allowed = _TOO_MUCH * needed + _ALWAYS_ALLOWED_BYTES
+        return _build(stream, name, allowed if available_bytes is None else min(allowed, available_bytes))
+
+
+@contextlib.contextmanager
+def _readable(path: str, name: str) -> Iterator[tuple[BinaryIO, Optional[int]]]:
+    """As `_opened`; what goes wrong with the file while it is read is a SnapshotError."""
     try:
-        with _opened(path, name) as (stream, pickle_bytes):
-            total = pickle_bytes if pickle_bytes is not None else _unpacked(stream, name, available_bytes)
-            _refuse_too_large(name, needed_bytes(total), available_bytes, " or more")
-            stream.seek(0)
-            needed = needed_bytes(total, opcodes.check(stream, name, total))
-            _refuse_too_large(name, needed, available_bytes)
-            stream.seek(0)
-            allowed = _TOO_MUCH * needed + _ALWAYS_ALLOWED_BYTES
-            return _build(stream, name, allowed if available_bytes is None else min(allowed, available_bytes))
+        with _opened(path, name) as opened:
+            yield opened
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise SnapshotError(f"{name} is a gzip file that is cut off or damaged: copy it again") from None
     except OSError as error:
         raise SnapshotError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def _estimate(stream: BinaryIO, name: str, pickle_bytes: Optional[int], available_bytes: Optional[int]) -> int:
+    total = pickle_bytes if pickle_bytes is not None else _unpacked(stream, name, available_bytes)
+    _refuse_too_large(name, needed_bytes(total), available_bytes, " or more")
+    stream.seek(0)
+    return needed_bytes(total, opcodes.check(stream, name, total))
 
 
 def needed_bytes(pickle_bytes: int, contents: opcodes.Contents = _NOTHING_KNOWN) -> int:
@@ -100,7 +120,7 @@ def _check_beginning(first: bytes, name: str) -> None:
         raise SnapshotError(f"{name} is empty: the snapshot was not written")
     if first[:1] != b"\x80" or len(first) < 2:
         kind = "a zip file, as torch.save writes them" if first == b"PK" else "no pickle of protocol 2 or later"
-        raise SnapshotError(f"{name} is no memory snapshot but {kind}: torch.cuda.memory._dump_snapshot writes one")
+        raise SnapshotError(f"{name} is {kind}, so no memory snapshot: torch.cuda.memory._dump_snapshot writes those")
     if first[1] not in _PROTOCOLS:
         raise SnapshotError(f"{name} is a pickle of protocol {first[1]}: this memtui reads 2 to 5")
 

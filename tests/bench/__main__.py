@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "looks",
     "whatif",
+    "snapshots",
     "categories",
     "steps",
     "forecasts",
