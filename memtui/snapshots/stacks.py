@@ -22,6 +22,8 @@ BEFORE = "before the recording"
 CATEGORIES = (PARAMETERS, OPTIMIZER, FORWARD, BACKWARD, OTHER, NO_STACK, BEFORE)
 
 _CPP = 3
+#: Frames that are looked at, from the innermost; Python itself stops at so many calls, unless it is told otherwise.
+_DEEPEST = 1_000
 _TORCH = re.compile(r"[/\\]torch[/\\]|^torch[/\\]|[/\\]importlib[/\\]|^<frozen ")
 #: Libraries, of which the caller is more telling.
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]python3\.\d+[/\\]")
@@ -76,12 +78,19 @@ class Stacks:
     def __init__(self) -> None:
         self._frames: dict[int, Frame] = {}
         self._stacks: dict[tuple[Frame, ...], Stack] = {}
+        self._lists: dict[int, Stack] = {}
 
     def stack(self, frames: Frames) -> Stack:
         """That of an event or a block, which must stay in memory as long as this does."""
+        found = self._lists.get(id(frames))
+        if found is None:
+            found = self._lists[id(frames)] = self._made(frames)
+        return found
+
+    def _made(self, frames: Frames) -> Stack:
         known = self._frames
         made = []
-        for raw in frames:
+        for raw in frames[:_DEEPEST]:
             frame = known.get(id(raw))
             if frame is None:
                 frame = known[id(raw)] = frame_of(raw)

@@ -104,6 +104,15 @@ def test_what_a_stack_tells(frames: Any, category: str, site: str) -> None:
     assert (live.stack.category, live.stack.site) == (category, site)
 
 
+def test_a_stack_that_many_share_is_looked_at_once_and_not_endlessly_deep() -> None:
+    """A file of some 100 KB could keep a program busy for hours."""
+    deep = [frame("/home/me/deep.py", line, "f") for line in range(20_000)]
+    trace = [{**event("alloc", place * 512, 512, place), "frames": deep} for place in range(20_000)]
+    told = made.opened(made.raw([segment(0, *[block(512, "active_allocated")] * 20_000)], trace))
+    (group,) = by_site(told.end().live)
+    assert (group.name, group.blocks, len(group.stack.frames)) == ("deep.py f", 20_000, 1_000)
+
+
 def test_two_instants_differ_by_what_came_and_went() -> None:
     told = made.opened(made.training())
     found = difference(told.at(), told.end())
