@@ -12,13 +12,13 @@ from typing import NamedTuple, Optional, Protocol
 
 from .errors import SnapshotError
 
-#: No text in a snapshot comes near it: names of functions and files, and what a program tags its memory with.
-LONGEST_TEXT_BYTES = 1 << 20
+#: Pickles are written in frames of some 64 KiB, and texts are names of functions and files: none comes near it.
+LONGEST_PIECE_BYTES = 1 << 20
 _CHUNK_BYTES = 4 << 20
 #: Of each of them, what dicts and lists are counted in.
 _COUNTED_BYTES = 1 << 18
-#: Longer than any operation that is no text, so that none is judged by a part of it.
-_MARGIN_BYTES = 64
+#: Longer than any operation but a long text, so that none is judged by a part of it.
+_MARGIN_BYTES = 512
 #: Operations taken at once: the regular expression keeps some hundred bytes for each until it ends.
 _RUN = 1000
 
@@ -59,7 +59,9 @@ class _Check:
         self._plain = _plain(size_bytes)
         self._data = b""
         self._base = 0  # where in the stream the data begins
+        self._read_bytes = 0
         self._at_end = False
+        self._frame_end: Optional[int] = None  # in the stream; None between frames
         self._texts = ("", "")
         self._dicts = self._lists = 0
 
@@ -68,55 +70,77 @@ class _Check:
         place = 0
         match = self._plain.match
         while True:
-            if not self._at_end and place + _MARGIN_BYTES > len(self._data):
+            while self._needed(place) > len(self._data) and not self._at_end:
                 place = self._refill(place)
-            found = match(self._data, place)
+            if self._frame_end is not None and self._frame_end > self._read_bytes:
+                raise self._cut_off()
+            limit = len(self._data) if self._frame_end is None else self._frame_end - self._base
+            found = match(self._data, place, limit)
             if found is not None:
-                if found.end() + _MARGIN_BYTES > len(self._data) and not self._at_end:
+                if self._frame_end is None and found.end() + _MARGIN_BYTES > limit and not self._at_end:
                     place = self._refill(place)
                     continue
                 place = found.end()
+            if place == limit and self._frame_end is not None:
+                self._frame_end = None
+                continue
             if self._data[place : place + 1] == _STOP:
                 return Contents(self._dicts, self._lists)
             step = self._special(place)
-            if step is None and found is None:
+            # An operation across a frame's end is read by some unpicklers without its part before it: nobody writes it.
+            if (step is None and found is None) or (self._in_frame(place) and not self._in_frame(place + (step or 0))):
                 raise self._refused(place)
             place += step or 0
 
+    def _in_frame(self, place: int) -> bool:
+        return self._frame_end is not None and self._base + place <= self._frame_end
+
+    def _needed(self, place: int) -> int:
+        """What has to be there of the data: the operation at `place`, and all of the frame that it is in."""
+        return max(place + _MARGIN_BYTES, 0 if self._frame_end is None else self._frame_end - self._base)
+
     def _refill(self, place: int) -> int:
+        """Reads on, and drops what is before `place`, which may be behind all that was read; the place it has then."""
         more = self._more()
+        kept, skipped = self._data[place:], max(place - len(self._data), 0)
         self._base += place
-        self._data = self._data[place:] + more
+        self._data = kept + more[skipped:]
         return 0
 
     def _special(self, place: int) -> Optional[int]:
-        """The length of an operation with a text or a frame; None of another one."""
+        """The length of an operation with a text, or of a frame's head; None of another one."""
         data = self._data
         operation = data[place : place + 1]
         if operation == _SHORT_TEXT and place + 1 < len(data):
             return self._text(place + 2, data[place + 1]) + 2
         if operation == _TEXT and place + 5 <= len(data):
             return self._text(place + 5, int.from_bytes(data[place + 1 : place + 5], "little")) + 5
-        if operation == _FRAME:
+        if operation == _FRAME and self._frame_end is None:
+            length = int.from_bytes(data[place + 1 : place + 9], "little")
+            self._check_length("a frame", place, length)
+            self._frame_end = self._base + place + 9 + length
             return 9
         if operation == _PROTOCOL:
             return 2
         return None
 
     def _text(self, place: int, length: int) -> int:
-        if length > LONGEST_TEXT_BYTES:
-            raise SnapshotError(
-                f"{self._name} is no memory snapshot, or damaged: a text of {length:,} bytes at {self._base + place:,}"
-            )
+        self._check_length("a text", place, length)
         if length < 256:
             self._texts = (self._texts[1], self._data[place : place + length].decode("utf-8", "replace"))
-        while place + length > len(self._data) and not self._at_end:
-            self._data += self._more()
         return length
+
+    def _check_length(self, what: str, place: int, length: int) -> None:
+        if length > LONGEST_PIECE_BYTES:
+            where = self._base + place
+            raise SnapshotError(
+                f"{self._name} is no memory snapshot, or damaged: {what} of {length:,} bytes at byte {where:,}"
+            )
 
     def _more(self) -> bytes:
         more = self._stream.read(_CHUNK_BYTES)
         self._at_end = not more
+        self._read_bytes += len(more)
         # Each is put into the memo directly after it was made; nothing else is followed by that. A part tells enough.
         part = more[:_COUNTED_BYTES]
         share = len(more) / len(part) if part else 0
@@ -133,11 +157,14 @@ class _Check:
                 f"{self._name} names {named}: a memory snapshot is numbers and texts alone; refused, nothing of it ran"
             )
         if len(rest) < _LENGTHS.get(operation, 0) or not operation:
-            return SnapshotError(f"{self._name} is cut off after {self._base + len(self._data):,} bytes: copy it again")
+            return self._cut_off()
         return SnapshotError(
             f"{self._name} is no memory snapshot, or damaged: it has operation 0x{operation.hex()} "
             f"at byte {self._base + place:,}"
         )
+
+    def _cut_off(self) -> SnapshotError:
+        return SnapshotError(f"{self._name} is cut off after {self._read_bytes:,} bytes: copy it again")
 
     def _class(self, operation: bytes, place: int) -> str:
         if operation in {b"c", b"i"}:

@@ -26,8 +26,6 @@ _TOO_MUCH, _ALWAYS_ALLOWED_BYTES = 2, 64 << 20
 _GZIP = b"\x1f\x8b"
 _NOTHING_KNOWN = opcodes.Contents(0, 0)
 _PROTOCOLS = range(2, 6)
-#: Pickles are written in frames of some 64 KiB; nothing in a snapshot needs a larger piece.
-_LARGEST_PIECE_BYTES = 1 << 20
 _WATCHED_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 
@@ -192,14 +190,14 @@ class _Source:
 
     def readline(self) -> bytes:
         """As a file's; no operation that is let through reads lines."""
-        return self._stream.readline(_LARGEST_PIECE_BYTES)
+        return self._stream.readline(opcodes.LONGEST_PIECE_BYTES)
 
     def peek(self, length: int) -> bytes:
         """As a file's: what an unpickler reads of pickles without frames."""
         return self._stream.peek(length)
 
     def _watch(self, length: int) -> None:
-        if length > _LARGEST_PIECE_BYTES:
+        if length > opcodes.LONGEST_PIECE_BYTES:
             raise SnapshotError(f"{self._name} is damaged, or no memory snapshot: it has a piece of {length:,} bytes")
         self._unwatched_bytes += length
         if self._unwatched_bytes < _WATCHED_BYTES:

@@ -67,6 +67,10 @@ _BOMBS = {
     "bytes of 1 TiB": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b".",
     "a bytearray of 1 TiB": b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".",
     "a frame of 1 TiB": b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + b"}.",
+    "an entry at 2 billion that is a text to who reads across a frame's end": b"\x80\x04\x95"
+    + struct.pack("<Q", 4)
+    + b"]J\x00\x00\x00\x00\x8c\x05r\xff\xff\xff\x7f.",
+    "a frame in a frame": b"\x80\x04\x95" + struct.pack("<Q", 11) + b"]\x95" + struct.pack("<Q", 1) + b"N.",
     "a number of 2 billion bytes": b"\x80\x02\x8b\xff\xff\xff\x7f.",
     "a persistent object": b"\x80\x02NQ.",
     "an extension": b"\x80\x02\x82\x01.",
