@@ -155,9 +155,9 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return ps(options)
     if options.command == "open":
-        from memtui.commands.open import open_log
+        from memtui.commands.open import open_file
 
-        return open_log(options)
+        return open_file(options)
     if options.command == "demo":
         from memtui.commands.demo import demo
 
@@ -229,10 +229,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
-    opening = commands.add_parser("open", help="replay a log", description="Shows a log that --log has written.")
-    opening.add_argument("file", metavar="FILE", type=_file)
-    _max_shape(opening)
-    _watching(opening, log=False)
+    _open(commands)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
@@ -270,6 +267,31 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
+
+
+def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
+    opening = commands.add_parser(
+        "open",
+        help="replay a log, or say what a memory snapshot holds",
+        description="Shows a log that --log has written, or what is in a memory snapshot that "
+        "torch.cuda.memory._dump_snapshot has written (also gzipped): the peak, what was live then and where it was "
+        "allocated. Snapshots are checked before they are read, and nothing in them is run.",
+    )
+    opening.add_argument("file", metavar="FILE", type=_file)
+    _max_shape(opening)
+    _watching(opening, log=False)
+    snapshots = opening.add_argument_group("memory snapshots")
+    snapshots.add_argument(
+        "--at", metavar="INSTANT", help="this instant instead of the peak: an event's number, 1.2s, start or end"
+    )
+    snapshots.add_argument(
+        "--diff", metavar="OTHER", help="what is live that is not in OTHER: a snapshot, or an instant of this one"
+    )
+    form = snapshots.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as JSON")
+    form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
+    form.add_argument("--stacks", metavar="OUT", type=_file, help="write folded stacks, for flame graph tools")
+    form.add_argument("--html", metavar="OUT", type=_file, help="write torch's own web view; needs torch")
 
 
 def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -1,24 +1,46 @@
-"""`memtui open`: a log, replayed."""
+"""`memtui open`: a log, replayed; or a memory snapshot of torch's."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from memtui.cli import CommandError
-from memtui.session.readings import ShapeForecast
-from memtui.session.session import Session
-from memtui.sources.log_format import LogError
-from memtui.sources.log_reader import LogReader
-from memtui.sources.replay import Replay
+from memtui.snapshots.reading import looks_like_snapshot
 
 from .ownline import writable
-from .screen import check_terminal, show, wants_app
+
+if TYPE_CHECKING:
+    from memtui.session.readings import ShapeForecast
+    from memtui.session.session import Session
+    from memtui.sources.log_reader import LogReader
+
+#: How snapshots are called; a file of such a name that is none is told what is wrong with it as one.
+_SNAPSHOT_NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+_SNAPSHOT_OPTIONS = ("at", "csv", "diff", "html", "json", "stacks")
 
 
-def open_log(options: argparse.Namespace) -> int:
+def open_file(options: argparse.Namespace) -> int:
+    """Shows what a file holds, told by how it begins."""
+    if looks_like_snapshot(options.file) or options.file.endswith(_SNAPSHOT_NAMES):
+        from .snapshot import open_snapshot_file
+
+        return open_snapshot_file(options)
+    for name in _SNAPSHOT_OPTIONS:
+        if getattr(options, name):
+            raise CommandError(f"--{name} is for memory snapshots, and {options.file} is none", 2)
+    return _open_log(options)
+
+
+def _open_log(options: argparse.Namespace) -> int:
     """Shows a log in the app, or a line for each second of it."""
+    from memtui.sources.log_format import LogError
+    from memtui.sources.replay import Replay
+
+    from .screen import check_terminal, show, wants_app
+
     try:
         replay = Replay(options.file, lambda session: _foretold(session, options))
         if wants_app(options):
@@ -34,6 +56,7 @@ def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
     from memtui.analysis.shapes.outlook import shape_lines
+    from memtui.sources.log_reader import LogReader
 
     reader = LogReader(options.file)
     if reader.trouble:

@@ -23,6 +23,7 @@ NAMES = (
     "memory",
     "looks",
     "whatif",
+    "snapshots",
     "categories",
     "steps",
     "forecasts",
