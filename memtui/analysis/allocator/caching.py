@@ -61,6 +61,8 @@ class CachingAllocator:
         self.num_alloc_retries = self.num_ooms = 0
         self.small, self.large = Pool(small=True), Pool(small=False)
         self.private: dict[tuple[int, int], PrivatePool] = {}
+        #: The pool of the graph that is being captured: until that ends nothing is given back to the device.
+        self.capturing: Optional[tuple[int, int]] = None
         self.segments: dict[int, Segment] = {}  # by address
         self._place = place or self._above_the_last
         self._last_address = _FIRST_ADDRESS
@@ -75,11 +77,8 @@ class CachingAllocator:
     # -- what a program does -----------------------------------------------------------
 
     def allocate(self, asked_bytes: int, stream: int = DEFAULT_STREAM, pool_id: tuple[int, int] = NO_POOL) -> Block:
-        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone.
-
-        Within a `pool_id` nothing is given back for it, as during a capture.
-        """
-        if self._pending:
+        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone."""
+        if self._pending and pool_id != self.capturing:
             self.finish_events()
         size = ((asked_bytes + 511) & -512 or UNIT_BYTES) if self._rounded is None else self._rounded(asked_bytes)
         pool = self._pool(size, pool_id)
@@ -143,6 +142,8 @@ class CachingAllocator:
 
     def empty_cache(self) -> None:
         """Torch's empty_cache: every segment that is free as a whole goes back, and every free page."""
+        if self.capturing is not None:
+            return
         self.finish_events()
         for pool in (self.large, self.small):
             self._release(pool)
@@ -155,9 +156,18 @@ class CachingAllocator:
         """The peaks are what there is now."""
         self.peak_allocated_bytes, self.peak_reserved_bytes = self.allocated_bytes, self.reserved_bytes
 
-    def free_pool(self, pool_id: tuple[int, int]) -> None:
-        """Nobody uses a private pool any more: what is free of it can go back to the device from now on."""
-        self.private[pool_id].freeable = True
+    def free_pool(self, pool_id: tuple[int, int], *, at_once: bool = False) -> None:
+        """Nobody uses a private pool any more: what is free of it can go back to the device from now on.
+
+        Of a MemPool that goes `at_once`, of a graph's when next something is given back.
+        """
+        pool = self.private.get(pool_id)
+        if pool is None:  # nothing was ever allocated from it
+            return
+        pool.freeable = True
+        if at_once:
+            self._release(pool.small)
+            self._release(pool.large)
 
     # -- what it begins with ---------------------------------------------------------------
 
@@ -250,7 +260,7 @@ class CachingAllocator:
         block = self._new(home, size, segment_bytes)
         if block is None and self._release_oversize(home, size):
             block = self._new(home, size, segment_bytes)
-        if block is None and home.pool.private is None:
+        if block is None and self.capturing is None:
             self.empty_cache()
             self.num_alloc_retries += 1
             block = self._new(home, size, segment_bytes)
