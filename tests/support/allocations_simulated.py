@@ -55,7 +55,7 @@ class Simulation:
             settings_from(device["settings"]),
             capacity_bytes=device["free_bytes"],
             total_bytes=device["total_bytes"],
-            allowed_bytes=int(done.fraction * device["total_bytes"]),
+            allowed_bytes=int(done.fraction * device["total_bytes"]) if done.fraction < 1 else None,
         )
         self.blocks: list[Optional[Block]] = []
 
