@@ -68,5 +68,6 @@ class Analyst:
         ladder = build_ladder(session, recorded.device, now_ns, self._policy)
         beside = beside_allocator_bytes(ladder)
         capacity = None if beside is None or ladder.reach_bytes is None else max(0, ladder.reach_bytes - beside)
-        replay = replaying(recorded, capacity_bytes=capacity, total_bytes=ladder.total_bytes)
+        torch = "" if session.hello is None else session.hello.torch
+        replay = replaying(recorded, torch=torch, capacity_bytes=capacity, total_bytes=ladder.total_bytes)
         return recorded, replay, session.device_frame(recorded.device)

@@ -25,6 +25,7 @@ NAMES = (
     "categories",
     "steps",
     "forecasts",
+    "allocator",
     "injections",
     "frameworks",
     "convolutions",

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from memtui.analysis.allocator.blocks import FREE, LIVE, Block
+from memtui.analysis.allocator.blocks import FREE, LIVE
 from memtui.analysis.allocator.caching import CachingAllocator
 from memtui.analysis.allocator.settings import SMALL_BYTES, Settings, settings_from
 from memtui.analysis.allocator.snapshot import Piece, Stretch, restored, stretches_from
@@ -31,13 +31,10 @@ class History(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """What the simulator comes to; `placed` of `compared` allocations are where torch had them.
-
-    `lasting` are blocks that were there at the beginning, of which the history tells no more than what was asked for.
-    """
+    """What the simulator comes to; `placed` of `compared` allocations are where torch had them."""
 
     simulator: CachingAllocator
-    asked_peak_bytes: int  # what was asked for of all that was live at once
+    asked_rise_bytes: int  # by how much more was asked for, of all that was live at once, than at the beginning
     events: int
     compared: int
     placed: int
@@ -59,7 +56,7 @@ def replayed(told: History, *, by_age: bool) -> Replayed:
     places = [event["addr"] for event in reversed(told.events) if event["action"] == "segment_alloc"]
     begun = [] if whole else _begun(told)
     allocator, live = restored(begun, told.settings, by_age=by_age, place=lambda _: places.pop())
-    asked = peak = sum(block.size_bytes for block in live.values())
+    asked = peak = 0
     compared = placed = 0
     for event in told.events:
         address, action = event["addr"], event["action"]
@@ -70,9 +67,10 @@ def replayed(told: History, *, by_age: bool) -> Replayed:
             placed += block.address == address
             asked += event["size"]
             peak = max(peak, asked)
-        elif action == "free_requested" and address in live:
+        elif action == "free_requested":
             asked -= event["size"]
-            allocator.free(live.pop(address))
+            if address in live:  # else the file has lost its allocation
+                allocator.free(live.pop(address))
     return Replayed(allocator, peak, len(told.events), compared, placed, whole)
 
 

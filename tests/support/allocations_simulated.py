@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
-from memtui.analysis.allocator.blocks import LIVE, Block, Segment
+from memtui.analysis.allocator.blocks import Block, Segment
 from memtui.analysis.allocator.caching import NO_POOL, CachingAllocator, OutOfMemory
 from memtui.analysis.allocator.settings import settings_from
 from tests.support.allocations import ALLOCATE, CAPTURE, CAPTURED, CAPTURED_STREAM, DROP, EMPTY, FREE, USE, Trace, trace
@@ -22,6 +22,8 @@ COUNTERS = (
     "num_alloc_retries",
     "num_ooms",
 )
+#: The end of a process's addresses, and what the virtual GPU asks for beside a range, to align it.
+_HIGHEST, _ASIDE_BYTES = 1 << 47, 2 << 20
 
 
 class Compared(NamedTuple):
@@ -51,13 +53,24 @@ class Simulation:
 
     def __init__(self, done: Trace, device: dict[str, Any]) -> None:
         self.trace = done
+        settings = settings_from(device["settings"])
         self.allocator = CachingAllocator(
-            settings_from(device["settings"]),
+            settings,
             capacity_bytes=device["free_bytes"],
             total_bytes=device["total_bytes"],
             allowed_bytes=int(done.fraction * device["total_bytes"]) if done.fraction < 1 else None,
+            place=self.below if settings.expandable_segments else None,
         )
         self.blocks: list[Optional[Block]] = []
+
+    def below(self, size_bytes: int) -> int:
+        """Where the virtual GPU puts a range of addresses: in the highest gap that is large enough, as Linux does."""
+        above, span = _HIGHEST, size_bytes + _ASIDE_BYTES
+        for address, segment in sorted(self.allocator.segments.items(), reverse=True):
+            if above - address - segment.size_bytes >= span:
+                break
+            above = address
+        return above - span
 
     def places(self) -> Iterator[tuple[Optional[Segment], int]]:
         """Does it; where each block is put, just after it was: its segment and its address."""
@@ -91,21 +104,10 @@ class Simulation:
                 captured = words[0] if operation == CAPTURE else 0
                 allocator.capturing = (captured, 0) if captured else None
 
-    def run(self) -> None:
-        """Does it."""
-        for _ in self.places():
-            pass
-
-    def check(self) -> None:
-        """What must hold of any allocator: blocks fill their segments, and the counters are their sums."""
-        held = {id(block) for block in self.blocks if block is not None and block.state == LIVE}
-        blocks = list(self.allocator.blocks())
-        assert {id(block) for block in blocks if block.state == LIVE} <= held
-
 
 def compared(number: int, device: dict[str, Any], real: dict[str, int], addresses: Sequence[int]) -> Compared:
     """One program; blocks are in the same place where every segment's are as far from its beginning as in torch's."""
-    simulation = Simulation(trace(number), device)
+    simulation = Simulation(_trace(number, device), device)
     apart: dict[Segment, int] = {}
     elsewhere = -1
     for place, (segment, address) in enumerate(simulation.places()):
@@ -126,7 +128,11 @@ def all_compared(folder: pathlib.Path, numbers: Iterable[int]) -> Iterator[Compa
     device = json.loads((folder / "device").read_text(encoding="utf-8"))
     with (folder / "counters").open(encoding="utf-8") as said, (folder / "addresses").open("rb") as placed:
         for number, line in zip(numbers, said):
-            made = sum(operation[0] == ALLOCATE for operation in trace(number).operations)
+            made = sum(operation[0] == ALLOCATE for operation in _trace(number, device).operations)
             addresses = array.array("q")
             addresses.fromfile(placed, made)
             yield compared(number, device, json.loads(line), addresses)
+
+
+def _trace(number: int, device: dict[str, Any]) -> Trace:
+    return trace(number, expandable=device["settings"]["expandable_segments"])

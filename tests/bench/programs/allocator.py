@@ -67,7 +67,7 @@ class Doer:
         graph = torch.cuda.CUDAGraph()
         if pool not in self.graph_pools:
             self.graph_pools[pool] = torch.cuda.graph_pool_handle()
-        torch.cuda.set_stream(self.streams[CAPTURED_STREAM])  # the current one until it has ended, as in torch.cuda.graph
+        torch.cuda.set_stream(self.streams[CAPTURED_STREAM])  # the current one until the end, as in torch.cuda.graph
         graph.capture_begin(pool=self.graph_pools[pool])
         self.graphs.append(graph)
 
@@ -123,7 +123,7 @@ def main():
     streams = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(allocations.STREAMS - 1))]
     with (folder / "counters").open("w", encoding="utf-8") as said, (folder / "addresses").open("wb") as placed:
         for number in range(first, first + count):
-            trace = allocations.trace(number)
+            trace = allocations.trace(number, expandable=settings["expandable_segments"])
             torch.cuda.set_per_process_memory_fraction(trace.fraction)
             torch.cuda.reset_peak_memory_stats()
             before = counters()
