@@ -116,7 +116,8 @@ def _streams(drawn: random.Random, events: int) -> Iterator[Operation]:
 
 def _pools(drawn: random.Random, events: int) -> Iterator[Operation]:
     """Two MemPools beside the process's own pool, each of which goes when nothing is allocated from it any more."""
-    found = _Random(drawn, events, _often(drawn, _between(drawn, 200, drawn.choice((8 * MIB, GIB)))), 2)
+    least, most = drawn.choice(((200, 8 * MIB), (200, GIB), (64 * MIB, 8 * GIB)))
+    found = _Random(drawn, events, _often(drawn, _between(drawn, least, most)), 2)
     pool, known = 0, [0, 1, 2]
     while found.more:
         chance = drawn.random()
@@ -135,7 +136,8 @@ def _pools(drawn: random.Random, events: int) -> Iterator[Operation]:
 
 def _captures(drawn: random.Random, events: int) -> Iterator[Operation]:
     """CUDA graphs, whose pools are two at most and are given back at the end."""
-    found = _Random(drawn, events, _often(drawn, _between(drawn, 200, drawn.choice((8 * MIB, GIB)))), STREAMS)
+    least, most = drawn.choice(((200, 8 * MIB), (200, GIB), (64 * MIB, 8 * GIB)))
+    found = _Random(drawn, events, _often(drawn, _between(drawn, least, most)), STREAMS)
     pool, used = 0, drawn.choice((0, 0.1))
     while found.more:
         chance = drawn.random()

@@ -2,7 +2,7 @@
 
 Compared with torch 2.14 itself, operation by operation, by tests/virtual_gpu/test_allocator.py, and over 10,000 random
 programs by tests/bench/allocator.py. Not followed: MemPools with an allocator of their own, without splitting, or lent
-in need (`use_on_oom`), and the settings max_round_threshold and max_cached_size.
+in need (`use_on_oom`), and the settings throw_on_cudamalloc_oom and graph_capture_record_stream_reuse.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CachingAllocator:
         self.num_alloc_retries = self.num_ooms = 0
         self.small, self.large = Pool(small=True), Pool(small=False)
         self.private: dict[tuple[int, int], PrivatePool] = {}
-        #: The pool of the graph that is being captured: until that ends nothing is given back to the device.
+        #: The pool of the graph that is being captured: until that ends nothing is given back to the device for it.
         self.capturing: Optional[tuple[int, int]] = None
         self.segments: dict[int, Segment] = {}  # by address
         self._place = place or self._above_the_last
@@ -144,9 +144,14 @@ class CachingAllocator:
             self.complete_free(block)
 
     def empty_cache(self) -> None:
-        """Torch's empty_cache: every segment that is free as a whole goes back, and every free page."""
-        if self.capturing is not None:
-            return
+        """Torch's empty_cache: every segment that is free as a whole goes back, and every free page.
+
+        On a stream whose graph is being captured it does nothing.
+        """
+        if self.capturing is None:
+            self._release_all()
+
+    def _release_all(self) -> None:
         self.finish_events()
         for pool in (self.large, self.small):
             self._release(pool)
@@ -263,8 +268,9 @@ class CachingAllocator:
         block = self._new(home, size, segment_bytes)
         if block is None and self._release_oversize(home, size):
             block = self._new(home, size, segment_bytes)
-        if block is None and self.capturing is None:
-            self.empty_cache()
+        private = home.pool.private
+        if block is None and (private is None or private.identity != self.capturing):
+            self._release_all()
             self.num_alloc_retries += 1
             block = self._new(home, size, segment_bytes)
         if block is None:

@@ -23,7 +23,7 @@ _raw_delete = torch._C._cuda_cudaCachingAllocator_raw_delete
 
 
 class Doer:
-    """Does one program's operations, with tensors where other streams use them, else by the allocator's own calls."""
+    """Does one program's operations, with tensors or by the allocator's own calls."""
 
     def __init__(self, streams, tensors, addresses):
         self.streams, self.tensors, self.addresses = streams, tensors, addresses
@@ -128,7 +128,9 @@ def main():
             torch.cuda.reset_peak_memory_stats()
             before = counters()
             addresses = array.array("q")
-            doer = Doer(streams, any(operation[0] == USE for operation in trace.operations), addresses)
+            # What is captured depends on the current stream, of which the allocator's own calls do not know.
+            tensors = any(operation[0] in {USE, CAPTURE} for operation in trace.operations)
+            doer = Doer(streams, tensors, addresses)
             doer.do(trace.operations)
             after = counters()
             for name in ("num_alloc_retries", "num_ooms"):
