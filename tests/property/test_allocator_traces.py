@@ -64,4 +64,6 @@ def test_blocks_and_counters_add_up_and_all_goes_back(told: dict[str, Any]) -> N
         for pool in list(allocator.private):
             allocator.free_pool(pool)
         allocator.empty_cache()
-        assert (allocator.allocated_bytes, allocator.reserved_bytes, allocator.segments) == (0, 0, {})
+        assert (allocator.allocated_bytes, allocator.reserved_bytes) == (0, 0)
+        # A range of addresses for which there never was memory stays, as in torch.
+        assert {block.state for block in allocator.blocks()} <= {UNMAPPED}
