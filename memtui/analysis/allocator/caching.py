@@ -1,9 +1,9 @@
 """Torch's CUDACachingAllocator of one device, followed rule by rule: its native form, not cudaMallocAsync.
 
 Compared with torch 2.14 itself, operation by operation, by tests/virtual_gpu/test_allocator.py, and over 10,000 random
-programs by tests/bench/allocator.py. Up to torch 2.11 nothing is given back for a MemPool's allocation. Not
-followed: MemPools with an allocator of their own, without splitting, or lent in need
-(`use_on_oom`), and the settings throw_on_cudamalloc_oom and graph_capture_record_stream_reuse.
+programs by tests/bench/allocator.py. Up to torch 2.11 nothing is given back for a MemPool's allocation, which is not
+followed; nor are MemPools with an allocator of their own, without splitting, or lent in need (`use_on_oom`), and the
+settings throw_on_cudamalloc_oom and graph_capture_record_stream_reuse.
 """
 
 from __future__ import annotations
