@@ -37,6 +37,8 @@ _SETTINGS = {
     "max_split_size_mb:200,max_non_split_rounding_mb:100,large_segment_size_mb:64": 500,
 }
 _AT_ONCE, _PROCESSES = 1000, 2
+#: So many that also differ alone, and no more are tried.
+_LOOKED_INTO = 10
 _SHARE_EQUAL, _WORST = 95.0, 0.1  # percent
 _EVENTS_A_SECOND = 300_000
 _SNAPSHOTS = surroundings.ROOT.parent / "shared" / "cases" / "snapshots"
@@ -70,10 +72,26 @@ def _random_programs() -> Iterator[Line]:
     yield _line(f"all, numbers 0 to {last}", every)
     share = 100 * sum(not each.error for each in every) / len(every)
     yield Line("reserved: equal at the peak and at the end", f"{share:.2f} %", "≥ 95 %", share >= _SHARE_EQUAL)
-    worst = 100 * max(each.error for each in every)
-    yield Line("reserved: worst", f"{worst:.3f} %", f"≤ {_WORST} %", worst <= _WORST)
-    for settings, each in [(settings, each) for settings, each in found if not each.equal][:10]:
-        yield Line(f"differs: {each.kind}, number {each.number}", f"{settings or 'default'}: {_difference(each)}")
+    yield Line("reserved: worst", f"{100 * max(each.error for each in every):.3f} %")
+    unexplained: list[Compared] = []
+    for settings, each in [(settings, each) for settings, each in found if not each.equal]:
+        alone = _alone(settings, each.number) if len(unexplained) < _LOOKED_INTO else each
+        unexplained += [] if alone.equal else [alone]
+        said = "equal in a process of its own" if alone.equal else "also alone"
+        yield Line(
+            f"differs: {each.kind}, number {each.number}", f"{settings or 'default'}: {_difference(each)}; {said}"
+        )
+    worst = 100 * max((each.error for each in unexplained), default=0.0)
+    yield Line("reserved: worst of those that also differ alone", f"{worst:.3f} %", f"≤ {_WORST} %", worst <= _WORST)
+
+
+def _alone(settings: str, number: int) -> Compared:
+    """The same program in a new process.
+
+    Which of a stream's expandable segments grows first depends on their addresses. The kernel puts a new one into the
+    highest gap that is large enough, and in a process that has done a thousand programs other mappings lie there too.
+    """
+    return _done((settings, number, 1))[1][0]
 
 
 def _jobs() -> Iterator[Job]:
