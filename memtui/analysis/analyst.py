@@ -88,8 +88,8 @@ class Analyst:
 
     def _done_again(self, session: Session, recorded: RecordedStep) -> _Job:
         ladder, frame = self._ladder(session, recorded), session.device_frame(recorded.device)
-        capacity = _capacity_bytes(ladder)
-        replayed = yield from replaying(recorded, capacity_bytes=capacity, total_bytes=ladder.total_bytes)
+        capacity, torch = _capacity_bytes(ladder), "" if session.hello is None else session.hello.torch
+        replayed = yield from replaying(recorded, torch=torch, capacity_bytes=capacity, total_bytes=ladder.total_bytes)
         return [steady(recorded, replayed, frame)]
 
     def _other_shapes(self, session: Session, device: str) -> _Job:

@@ -28,6 +28,7 @@ NAMES = (
     "steps",
     "forecasts",
     "shapes",
+    "allocator",
     "injections",
     "frameworks",
     "convolutions",
