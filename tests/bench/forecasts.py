@@ -6,11 +6,11 @@ the peak allocated (nothing is foretold of the reserved then); and after one ste
 by the simulated allocator, of both. A third of the programs are drawn by MEMTUI_BENCH_SEED, the day where it is unset.
 MEMTUI_BENCH_KINDS is a regular expression that chooses among the names of all.
 
-Rivals, all of the peak allocated. At the first two moments: twice what is allocated when the first backward begins; a
-line by least squares through the last ten samples, on to the end of the 20 steps. Before any: the closed form with
-activations where it knows the network, else weights, gradients and state alone; torch's MemTracker over two steps.
-After the recorded step: the highest figure until it had ended ("naive"), and the same from an empty allocator, the
-optimizer's state being still to come: as for a program that starts afresh.
+Rivals, all but the last two of the peak allocated alone. At the first two moments: twice what is allocated when the
+first backward begins; a line by least squares through the last ten samples, on to the end of the 20 steps. Before any:
+the closed form with activations where it knows the network, else weights, gradients and state alone; torch's MemTracker
+over two steps. After the recorded step: the highest figure until it had ended ("naive"), and the same from an empty
+allocator, the optimizer's state being still to come: as for a program that starts afresh.
 """
 
 from __future__ import annotations
@@ -142,10 +142,12 @@ def _rivals(found: Session, tracker: Optional[int]) -> dict[str, Optional[float]
         "closed form": size if whole else None,
         "closed form without activations": None if whole else size,
         "MemTracker": tracker,
-        "naive, after the recorded step": recorded and recorded.naive.allocated,
-        "from nothing": recorded and recorded.afresh.allocated,
     }
-    return {what: off(size, found.actual.allocated) for what, size in said.items()}
+    errors = {what: off(size, found.actual.allocated) for what, size in said.items()}
+    for what, peaks in (("naive", recorded and recorded.naive), ("from nothing", recorded and recorded.afresh)):
+        errors[f"{what}: allocated"] = off(peaks and peaks.allocated, found.actual.allocated)
+        errors[f"{what}: reserved"] = off(peaks and peaks.reserved, found.actual.reserved)
+    return errors
 
 
 def _line(name: str, found: Session, said: dict[str, Optional[float]]) -> Line:
@@ -162,14 +164,14 @@ def _line(name: str, found: Session, said: dict[str, Optional[float]]) -> Line:
 
 
 def _rival_line(name: str, found: Session, errors: dict[str, Optional[float]], refused: str) -> Line:
-    doubled, forward, optimizer, whole, without, tracker, naive, afresh = map(_shown, errors.values())
-    form = f"closed form {without} without activations" if whole == "–" else f"closed form {whole}"
+    doubled, forward, optimizer, whole, without, tracker, *both = map(_shown, errors.values())
+    form = f"closed form {whole}" if without == "–" else f"closed form {without} without activations"
     torchs = f"MemTracker refused ({refused[:60]})" if refused else f"MemTracker {tracker}"
     first = _shown(off(found.peaks[0].allocated, found.actual.allocated))
     return Line(
         f"{name}: others",
-        f"twice {doubled}, line {forward}, {optimizer}, {form}, {torchs}, naive {naive}, from nothing {afresh}, "
-        f"first step {first} %",
+        f"twice {doubled}, line {forward}, {optimizer}, {form}, {torchs}, naive {'/'.join(both[:2])}, from nothing "
+        f"{'/'.join(both[2:])}, first step {first} %",
     )
 
 
