@@ -52,15 +52,15 @@ def backward_to_come(session: Session, device: str, first: FirstStep) -> Optiona
     if found is not None:
         # What other passes train: those gradients are there too, then or by the next step.
         others = max(0, gradients - found.leaf_bytes)
-        begin = first.backward_bytes
+        begin, before = first.backward_bytes, first.forward_peak_bytes
         return Coming(
-            begin + found.peak_bytes + others,
-            begin + found.settled_peak_bytes + others,
+            max(begin + found.peak_bytes + others, before),
+            max(begin + found.settled_peak_bytes + others, before),
             begin + found.end_bytes + others,
             found.computed_again,
         )
     end = first.base_bytes + gradients
-    peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, end)
+    peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, first.forward_peak_bytes, end)
     return Coming(peak, peak, end)
 
 
