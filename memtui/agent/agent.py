@@ -22,7 +22,7 @@ from .history import History
 from .observer import Observer
 from .process import number_in, text_of, working_folder
 from .readings import Reading
-from .recorded import peak_bytes, recorded_steps, without_sites
+from .recorded import peak_bytes, recorded_steps, with_forward, without_sites
 from .recording import Recording
 from .retries import Retries
 from .sample import Sample
@@ -345,6 +345,8 @@ class Agent:
             self._tell_recorded(server, observer.recorder.done.popleft())
         graph = observer.graph.collect()
         if graph is not None:
+            forward, observer.recorder.forward = observer.recorder.forward, None
+            graph = with_forward(graph, forward, self._torch_folder(), _let_others_run)
             self._keep(server, codec.encode(graph))
         if observer.error is not None:
             now = time.monotonic_ns()
@@ -362,10 +364,9 @@ class Agent:
 
     def _tell_recorded(self, server: Server, recording: Recording) -> None:
         """Makes the messages of a recorded step, and keeps them for viewers that come later."""
-        folder = os.path.dirname(os.path.abspath(str(self.torch.__file__)))
         events = self.observer.events
         try:
-            steps = recorded_steps(recording, folder, _let_others_run)
+            steps = recorded_steps(recording, self._torch_folder(), _let_others_run)
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a history like no known torch's
             text = f"this torch's history could not be read: {type(error).__name__}: {error}"
             events.append(Event("record_refused", time.monotonic_ns(), recording.step, "between", text=text))
@@ -383,6 +384,9 @@ class Agent:
             self._keep(server, message)
             figures = {"events": len(step.event_us), "cost_ns": step.cost_ns, "peak_bytes": peak_bytes(step)}
             events.append(Event("recorded", time.monotonic_ns(), step.step, "between", step.device, figures))
+
+    def _torch_folder(self) -> str:
+        return os.path.dirname(os.path.abspath(str(self.torch.__file__)))
 
     def _keep(self, server: Server, message: bytes) -> None:
         self._recorded.append(message)

@@ -187,9 +187,12 @@ class BlockReader:
             self._unreadable = True  # cudaMallocAsync has no history, and no blocks
             return False
 
-    def read(self) -> dict[str, Blocks] | None:
-        """Blocks by device; None where they cannot be had or reading them would leave a trace."""
-        if self._unreadable or self.recording():
+    def read(self, *, own: bool = False) -> dict[str, Blocks] | None:
+        """Blocks by device; None where they cannot be had or reading them would leave a trace in the program's history.
+
+        `own`: a history that is switched on is the agent's.
+        """
+        if self._unreadable or (not own and self.recording()):
             return None
         snapshot = self.snapshot()
         return None if snapshot is None else _by_device(snapshot["segments"], self.requested)

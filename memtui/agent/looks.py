@@ -84,6 +84,7 @@ class Looks:
         self._latest: dict[tuple[str, str], Look] = {}  # (device, boundary)
         self._births: dict[str, Births] = {}
         self._reader: Optional[BlockReader] = None
+        self.own_history = False  # whether torch keeps a history for the agent
         self._buckets = Buckets()
         self._requested: Counter[int] = Counter()
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
@@ -257,7 +258,7 @@ class Looks:
         if self._reader is None:
             self._reader = BlockReader(self._torch)
         self._reader.requested = self._requested
-        return self._reader.read()
+        return self._reader.read(own=self.own_history)
 
     def _at_host(self, kind: str, phases: Phases, now_ns: int) -> dict[str, Look]:
         counters = self._readings.devices[0]

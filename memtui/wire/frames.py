@@ -309,7 +309,9 @@ class BackwardGraph:
     autograd's sequence number, -1 for a leaf; how many outputs its forward had; indices into `shapes`; the nodes that
     get the gradients of its inputs, as indices into `nodes` and the number of that node's output, -1 and -1 where none
     is wanted. The first `roots` nodes are those of the tensors that it begins with. A shape is (device, bytes of an
-    element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between.
+    element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between. `forward` is
+    what was allocated and freed on each device since the step's forward began, without owners and call sites; empty
+    where that was not recorded.
     """
 
     time_ns: int
@@ -322,6 +324,7 @@ class BackwardGraph:
     nodes: tuple[tuple[int, ...], ...]
     workspace_bytes: int = 0  # of cuBLAS, for each thread; 0 where that is not known
     cost_ns: int = 0
+    forward: tuple[RecordedStep, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def test_a_wide_one_says_so() -> None:
 @pytest.mark.parametrize(
     ("peak", "level", "text"),
     [
-        (22 * GIB, "warning", "tight, 4 % to spare: predicted peak 23.0 GiB of 24.0"),
+        (21 * GIB - 200 * MIB, "good", "fits, 9 % to spare: predicted peak 21.8 GiB of 24.0"),
+        (22 * GIB, "warning", "may not fit, 4 % to spare: predicted peak 23.0 GiB of 24.0, gradients may stay"),
         (23 * GIB - 60 * MIB, "warning", "may not fit, 0 % to spare: predicted peak 23.9 GiB of 24.0, ±0.5 %"),
         (
             23 * GIB + 60 * MIB,
