@@ -1,0 +1,161 @@
+"""What dominates, and what to do: the owner and the phase first, then the lever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+from memtui.analysis import units
+from memtui.analysis.bar import band
+from memtui.analysis.composition import fullest
+from memtui.analysis.fragmentation import Holes
+from memtui.analysis.growth import growth_line
+from memtui.analysis.leak import Leak, find_larger
+from memtui.analysis.policy import Policy
+from memtui.analysis.recorded import StepTimeline
+from memtui.analysis.text import place_words
+from memtui.analysis.view import Kind
+from memtui.analysis.whatif.facts import Facts, gather
+from memtui.analysis.whatif.levers import Lever, levers
+from memtui.analysis.whatif.panel import Answer, panel
+from memtui.session.session import Session
+
+from .facts import Row, Section, cell
+from .peaks import RECORD
+
+_SHOWN, _OF_ONE_GROUP = 3, 2
+#: Parts of the peak that are named.
+_NAMED, _NAMED_FROM = 6, 0.01
+_SHARDED = ("zero1", "zero2", "zero3")
+_FITS = {"fits": "fits", "tight": "fits, hardly", "no": "does not fit", "unknown": "whether it fits is not known"}
+_LEVERS = (("saved_bytes", "saves"), ("allocated_peak_bytes", "new peak"))
+
+
+class Parts(NamedTuple):
+    """What the fullest instant was made of, the largest first; `where` in words."""
+
+    allocated_bytes: int
+    where: str
+    parts: tuple[tuple[str, int], ...]
+
+
+def find_parts(session: Session, device: str, timeline: Optional[StepTimeline]) -> Optional[Parts]:
+    """Of a recorded step's peak, or of the fullest instant that was looked at where that was fuller; None before."""
+    looked = fullest(session, device)
+    if timeline is not None:
+        total = timeline.totals[timeline.peak]
+        if looked is None or total >= looked.allocated_bytes:
+            held = zip(timeline.categories, timeline.composition(timeline.peak))
+            parts = sorted(((key, size) for key, size in held if size), key=lambda part: -part[1])
+            where = place_words(timeline.phase(timeline.peak) or "", timeline.recorded.step)
+            return Parts(total, f"at the recorded step's peak, {where}", tuple(parts))
+    if looked is None:
+        return None
+    where = place_words(looked.phase, looked.step)
+    return Parts(looked.allocated_bytes, f"at the fullest instant looked at, {where}", looked.parts)
+
+
+def parts_section(found: Optional[Parts]) -> Section:
+    """Who holds the memory at the peak."""
+    columns = (("", ""), ("percent", ""))
+    if found is None:
+        row = Row("unattributed", "by owner", (cell("", None),), f"no look at the tensors came: {RECORD}")
+        return Section("dominates", "What dominates", (row,), columns)
+    shown: list[tuple[str, int]] = [
+        part for part in found.parts[:_NAMED] if part[1] >= _NAMED_FROM * found.allocated_bytes
+    ]
+    rows = [_part(found, key, size) for key, size in shown]
+    rest = found.allocated_bytes - sum(size for _, size in shown)
+    if rest:
+        rows.append(_part(found, "others", rest))
+    return Section("dominates", f"What dominates, {found.where}", tuple(rows), columns, ("derived",))
+
+
+def _part(found: Parts, key: str, size: int) -> Row:
+    share = round(100 * size / found.allocated_bytes)
+    return Row(f"{key}_bytes", band(key, 0).label, (cell("", size), cell("percent", share, "derived", "percent")))
+
+
+# Levers
+
+
+def levers_section(session: Session, device: str, now_ns: int, policy: Policy, *, fits: bool) -> Section:
+    """The strongest levers; sharding among devices only where the program has several."""
+    title = "What would save most (predicted); it fits, so nothing must change" if fits else "What to do (predicted)"
+    facts, reason = gather(session, device, now_ns, policy)
+    if facts is None:
+        cells = (cell("saved_bytes", None), cell("allocated_peak_bytes", None))
+        return Section("levers", "What to do", (Row("levers", "levers", cells, reason),), _LEVERS)
+    strongest = list(_strongest(session, device, facts, policy))
+    rows = [_lever(*each) for each in strongest]
+    if not rows:
+        rows = [Row("levers", "levers", (), "none that is known here saves anything")]
+    return Section("levers", title, tuple(rows), _LEVERS, ("predicted",))
+
+
+def _strongest(session: Session, device: str, facts: Facts, policy: Policy) -> Iterator[tuple[Lever, Answer]]:
+    world = 0 if session.hello is None or session.hello.world_size is None else session.hello.world_size
+    devices = max(2, world)
+    pairs = zip(levers(facts, 2, devices), panel(facts, device, 2, devices, policy).answers)
+    useful = [
+        pair
+        for pair in pairs
+        if pair[1].change_bytes is not None and pair[1].change_bytes < 0 and (world > 1 or pair[0].key not in _SHARDED)
+    ]
+    useful.sort(key=lambda pair: pair[1].change_bytes or 0)
+    groups: dict[str, int] = {}
+    shown = 0
+    for lever, answer in useful:
+        groups[lever.group] = groups.get(lever.group, 0) + 1
+        if groups[lever.group] <= _OF_ONE_GROUP and shown < _SHOWN:
+            shown += 1
+            yield lever, answer
+
+
+def _lever(lever: Lever, answer: Answer) -> Row:
+    saved = None if answer.change_bytes is None else -answer.change_bytes
+    # Of a peak that is a lower bound, what is saved is at most so much.
+    most = "at most; " if answer.sign == "≥" else ""
+    kind: Kind = "lower_bound" if answer.sign == "≥" else "predicted"
+    cells = (cell("saved_bytes", saved, "predicted"), cell("allocated_peak_bytes", answer.peak_bytes, kind))
+    price = f"; price: {answer.price}" if answer.price else ""
+    return Row(lever.key, lever.words, cells, f"{most}{_FITS[answer.fits]}{price}")
+
+
+# Growth and fragmentation
+
+
+def growth_section(session: Session, device: str, leak: Optional[Leak], holes: Holes, policy: Policy) -> Section:
+    """What grows from step to step, and what is reserved and of no use."""
+    larger = find_larger(session.floors(device), policy) if leak is None else None
+    grown = growth_line(session, device, leak, larger, policy)
+    rate = leak or larger
+    growth = Row(
+        "growth",
+        "growth",
+        (cell("bytes_per_step", None if rate is None else round(rate.bytes_per_step), "derived"),) if rate else (),
+        grown or f"{units.UNKNOWN} too few steps: {policy.leak_steps:,} tell a leak from a warm-up",
+    )
+    return Section("growth", "Growth and fragmentation", (growth, _fragmentation(session, device, holes, policy)))
+
+
+def _fragmentation(session: Session, device: str, holes: Holes, policy: Policy) -> Row:
+    frame, known = session.device_frame(device), session.device(device)
+    if device == "host" or frame is None or frame.reserved_bytes is None or frame.allocated_bytes is None:
+        return Row("fragmentation", "fragmentation", (), f"{units.UNKNOWN} this allocator's blocks are not told")
+    allocated, reserved = frame.allocated_peak_bytes, frame.reserved_peak_bytes
+    unused = None if allocated is None or reserved is None else reserved - allocated
+    total = None if known is None else known.total_bytes
+    large = [
+        held for held in (unused, holes.pinned_bytes) if held and held > policy.holes_share * (total or reserved or 0)
+    ]
+    cells = (cell("unused_at_peak_bytes", unused, "derived"), cell("inactive_split_bytes", holes.pinned_bytes))
+    if not large and not frame.num_alloc_retries:
+        text = "none to speak of" + (
+            "" if unused is None else f": {units.size(unused)} more reserved than live, at their peaks"
+        )
+        return Row("fragmentation", "fragmentation", cells, text)
+    text = "" if unused is None else f"{units.size(unused)} more reserved than live at their peaks, "
+    text += f"{units.size(holes.pinned_bytes)} pinned, {frame.num_alloc_retries or 0:,} retries: steady shapes, or "
+    text += "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; a memory snapshot in memtui open shows the blocks"
+    return Row("fragmentation", "fragmentation", cells, text)
