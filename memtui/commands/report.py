@@ -6,19 +6,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
 from typing import Literal, Optional
 
 from memtui.analysis.report import document, markdown, plain
 from memtui.analysis.report.build import build_report, used_devices
 from memtui.analysis.report.facts import Report
-from memtui.analysis.report.stages import Stages
+from memtui.analysis.report.seen import Seen
 from memtui.analysis.text import clean
 from memtui.cli import CommandError
 from memtui.snapshots.reading import looks_like_snapshot
-from memtui.sources.log_format import LogError, read_frame
-from memtui.sources.log_reader import LogReader, open_log
-from memtui.wire.frames import Frame
+from memtui.sources.log_format import LogError
+from memtui.sources.log_reader import LogReader
 
 from .ownline import writable
 
@@ -45,15 +43,11 @@ def report_of(path: str, device: Optional[str] = None) -> Report:
         raise CommandError(f"{shown} is a memory snapshot: memtui open {shown}")
     if os.path.isfile(path) and not os.path.getsize(path):
         raise CommandError(f"{shown} is empty: memtui run --log FILE train.py writes a log")
+    seen = Seen()
     try:
-        reader = LogReader(path)
-        stages = Stages()
-        for frame in frames(path):
-            stages.add(frame)
-            if stages.over:
-                break
+        reader = LogReader(path, seen)
     except LogError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(clean(str(error), 400)) from None
     session, end_ns = reader.whole, reader.end_ns
     reader.close()
     devices = used_devices(session)
@@ -61,18 +55,7 @@ def report_of(path: str, device: Optional[str] = None) -> Report:
         raise CommandError(f"{shown} has no figures of PyTorch: the program used none, or no agent answered from it")
     if device is not None and device not in devices:
         raise CommandError(f"{device} is not in this log: --device {' or '.join(devices)}")
-    return build_report(session, stages, end_ns, None if device is None else (device,))
-
-
-def frames(path: str) -> Iterator[Frame]:
-    """The frames of a log as they stand there; lines that cannot be read are left out."""
-    with open_log(path) as file:
-        for line in file:
-            if line.startswith(b'{"kind":"frame"'):
-                try:
-                    yield read_frame(json.loads(line))
-                except (ValueError, LogError):
-                    continue
+    return build_report(session, seen, end_ns, None if device is None else (device,))
 
 
 def text_of(report: Report, form: Form) -> str:

@@ -9,7 +9,7 @@ from typing import Optional, Union
 
 from memtui.analysis.analyst import Analyst
 from memtui.analysis.report.build import build_report, used_devices
-from memtui.analysis.report.stages import Stages
+from memtui.analysis.report.seen import Seen
 from memtui.cli import CommandError
 from memtui.session.readings import ShapeForecast, SteadyStep
 from memtui.session.session import Session
@@ -21,12 +21,12 @@ from .report import text_of, write
 
 
 class Reporting:
-    """Notes the first step's boundaries as frames come, in the analyst's place; and tells all at the end."""
+    """Notes what the report needs as frames come, in the analyst's place; and tells all at the end."""
 
     def __init__(self, out: str, device: Optional[str], analyst: Analyst) -> None:
         """`out` is the file, "" for standard error; raises CommandError where it cannot be written to."""
         self._out, self._device, self._analyst = out, device, analyst
-        self._stages = Stages()
+        self._seen = Seen()
         if out:
             try:
                 open(out, "a", encoding="utf-8").close()
@@ -35,8 +35,7 @@ class Reporting:
 
     def __call__(self, session: Session) -> Iterable[Union[Event, SteadyStep, ShapeForecast]]:
         """After a frame of `session`."""
-        if session.frame is not None:
-            self._stages.add(session.frame)
+        self._seen(session)
         return self._analyst(session)
 
     def tell(self, session: Optional[Session], status: Optional[ExitStatus], *, shared: bool = False) -> None:
@@ -60,7 +59,7 @@ class Reporting:
             return "memtui: no report: the program used no PyTorch, or no agent answered from it"
         shown = (self._device,) if self._device in used else None
         end_ns = time.monotonic_ns() if session.end is None else session.end.time_ns
-        report = build_report(session, self._stages, end_ns, shown)
+        report = build_report(session, self._seen, end_ns, shown)
         if not self._out:
             return text_of(report, "plain")
         write(report, self._out)

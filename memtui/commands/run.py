@@ -164,7 +164,7 @@ def run_headless(
     from memtui.sources.program_headless import run as run_program
 
     log = open_log(options)
-    watcher = _Watcher(log, label, options, reporting or Analyst(asked=options.max_shape))
+    watcher = _Watcher(log, label, options, reporting)
 
     def detach(number: int, frame: Optional[FrameType]) -> NoReturn:
         raise _Detach
@@ -193,10 +193,10 @@ class _Watcher:
     """The monitor in a thread of its own, beside a main thread that is busy passing signals on."""
 
     def __init__(
-        self, log: Optional[LogWriter], label: str, options: argparse.Namespace, analyst: Analyst | Reporting
+        self, log: Optional[LogWriter], label: str, options: argparse.Namespace, reporting: Optional[Reporting]
     ) -> None:
         self.pid = 0
-        self._analyst = analyst
+        self._reporting = reporting
         self._monitor: Optional[Monitor] = None
         self._log, self._label, self._options = log, label, options
         self._thread: Optional[threading.Thread] = None
@@ -228,7 +228,7 @@ class _Watcher:
             collect=False,
             log=self._log,
             label=self._label,
-            analyst=self._analyst,
+            analyst=self._reporting or Analyst(asked=self._options.max_shape),
         )
         self._monitor = monitor
         lines = OwnLines(None if self._options.quiet else sys.stderr, shared=True)

@@ -37,6 +37,7 @@ class Parts(NamedTuple):
     allocated_bytes: int
     where: str
     parts: tuple[tuple[str, int], ...]
+    how: Kind = "measured"
 
 
 def find_parts(session: Session, device: str, timeline: Optional[StepTimeline]) -> Optional[Parts]:
@@ -68,12 +69,14 @@ def parts_section(found: Optional[Parts]) -> Section:
     rest = found.allocated_bytes - sum(size for _, size in shown)
     if rest:
         rows.append(_part(found, "others", rest))
-    return Section("dominates", f"What dominates, {found.where}", tuple(rows), columns, ("derived",))
+    said = "" if found.how == "measured" else f" ({found.how})"
+    return Section("dominates", f"What dominates, {found.where}{said}", tuple(rows), columns, ("derived",))
 
 
 def _part(found: Parts, key: str, size: int) -> Row:
     share = round(100 * size / found.allocated_bytes)
-    return Row(f"{key}_bytes", band(key, 0).label, (cell("", size), cell("percent", share, "derived", "percent")))
+    figures = cell("", size, found.how), cell("percent", share, "derived", "percent")
+    return Row(f"{key}_bytes", band(key, 0).label, figures)
 
 
 # Levers
@@ -115,11 +118,11 @@ def _strongest(session: Session, device: str, facts: Facts, policy: Policy) -> I
 def _lever(lever: Lever, answer: Answer) -> Row:
     saved = None if answer.change_bytes is None else -answer.change_bytes
     # Of a peak that is a lower bound, what is saved is at most so much.
-    most = "at most; " if answer.sign == "≥" else ""
+    fits = "so much at most" if answer.sign == "≥" else _FITS[answer.fits]
     kind: Kind = "lower_bound" if answer.sign == "≥" else "predicted"
     cells = (cell("saved_bytes", saved, "predicted"), cell("allocated_peak_bytes", answer.peak_bytes, kind))
     price = f"; price: {answer.price}" if answer.price else ""
-    return Row(lever.key, lever.words, cells, f"{most}{_FITS[answer.fits]}{price}")
+    return Row(lever.key, lever.words, cells, f"{fits}{price}")
 
 
 # Growth and fragmentation
@@ -150,7 +153,7 @@ def _fragmentation(session: Session, device: str, holes: Holes, policy: Policy) 
         held for held in (unused, holes.pinned_bytes) if held and held > policy.holes_share * (total or reserved or 0)
     ]
     cells = (cell("unused_at_peak_bytes", unused, "derived"), cell("inactive_split_bytes", holes.pinned_bytes))
-    if not large and not frame.num_alloc_retries:
+    if not large:
         text = "none to speak of" + (
             "" if unused is None else f": {units.size(unused)} more reserved than live, at their peaks"
         )

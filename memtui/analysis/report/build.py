@@ -8,35 +8,34 @@ from typing import Optional
 from memtui.analysis import units
 from memtui.analysis.build import build_view
 from memtui.analysis.events import event_text
-from memtui.analysis.forecast import build_forecast
+from memtui.analysis.forecast import Forecast, build_forecast
 from memtui.analysis.fragmentation import find_holes
 from memtui.analysis.ladder import build_ladder
-from memtui.analysis.leak import find_leak
+from memtui.analysis.leak import find_leak, full_text, rate_text
 from memtui.analysis.policy import DEFAULT, Policy
 from memtui.analysis.recorded import StepTimeline
-from memtui.analysis.text import clean, phase_words
-from memtui.analysis.verdict import end_text, fit
+from memtui.analysis.text import clean
+from memtui.analysis.verdict import TO_SPARE, fit
 from memtui.session.session import Session
 
 from .advice import Parts, find_parts, growth_section, levers_section, parts_section
-from .ended import answer_to, fatal_oom, remedies_section
+from .ended import against, answer_to, cause_text, fatal_oom, held_at, remedies_section, status_text, why
 from .facts import DeviceReport, Report, Section, figure_text
 from .forecasts import forecast_section
 from .model import model_section
 from .outside import driver_section, reserved_section
-from .peaks import highest_step, passes_section, peak_section
-from .stages import Stages, stages_section
-
-_STILL = "it had not ended when watching did"
+from .peaks import passes_section, peak_line, peak_section
+from .seen import Seen
+from .stages import came_late, stages_section
 
 
 def build_report(
-    session: Session, stages: Stages, now_ns: int, devices: Optional[Iterable[str]] = None, policy: Policy = DEFAULT
+    session: Session, seen: Seen, now_ns: int, devices: Optional[Iterable[str]] = None, policy: Policy = DEFAULT
 ) -> Report:
     """The report of a session at its end (`now_ns`, monotonic), of these devices or all that PyTorch used."""
     hello, frame, end = session.hello, session.frame, session.end
     names = used_devices(session) if devices is None else tuple(devices)
-    reports = tuple(_device(session, stages, name, now_ns, policy) for name in names)
+    reports = tuple(_device(session, seen, name, now_ns, policy) for name in names)
     shown = names[0] if names else session.default_device()
     view = build_view(session, shown, now_ns, policy)
     return Report(
@@ -44,9 +43,11 @@ def build_report(
         pid=view.pid,
         host=view.host,
         torch="" if hello is None else clean(hello.torch, 40),
-        ended=_STILL if end is None else end_text(end),
+        ended=status_text(end),
+        exception=cause_text(end),
         exit_status=None if end is None else end.exit_status,
         steps=None if frame is None else frame.step,
+        late=came_late(session),
         watched_ns=_watched_ns(session, names),
         model=model_section(session),
         devices=reports,
@@ -70,7 +71,7 @@ def _watched_ns(session: Session, devices: Iterable[str]) -> Optional[int]:
     return max(last for _, last in spans) - min(first for first, _ in spans) if spans else None
 
 
-def _device(session: Session, stages: Stages, device: str, now_ns: int, policy: Policy) -> DeviceReport:
+def _device(session: Session, seen: Seen, device: str, now_ns: int, policy: Policy) -> DeviceReport:
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     holes = find_holes(session, device)
@@ -78,29 +79,38 @@ def _device(session: Session, stages: Stages, device: str, now_ns: int, policy: 
     recorded = session.recorded(device)
     timeline = StepTimeline(recorded[-1]) if recorded else None
     found, known = find_parts(session, device, timeline), session.device(device)
-    oom = fatal_oom(session, device)
-    answer = None if oom is None else answer_to(session, oom, leak)
-    short = [] if oom is None or answer is None else [event_text(oom, session.model), f"cause: {answer.sentence}"]
+    oom, counted = fatal_oom(session, device), seen.counted.get(device)
     judged = fit(ladder, forecast, holes, policy)
-    if answer is None:
-        short.append(judged.text)
+    short: list[str] = []
+    if oom is None and leak is not None:
+        grows = f"allocated {rate_text(leak)}{full_text(leak)}"
+        short += [grows, _judged(judged.text.partition(TO_SPARE)[2] or judged.text, forecast)]
+        helping = remedies_section(*against("leak"))
+    elif oom is None:
+        short.append(_judged(judged.text, forecast))
         helping = levers_section(session, device, now_ns, policy, fits=judged.level == "good")
     else:
-        helping = remedies_section(answer)
+        failed = held_at(session, oom)
+        if failed is not None and (found is None or failed.allocated_bytes > found.allocated_bytes):
+            found = failed
+        answer = answer_to(session, oom, leak, failed)
+        short += [event_text(oom, session.model), why(answer)]
+        helping = remedies_section(answer.remedies, answer.not_helping)
     sections = (
-        stages_section(session, stages, device),
-        peak_section(session, device, timeline),
+        stages_section(session, seen.stages, device),
+        peak_section(session, device, timeline, counted),
         parts_section(found),
         helping,
         growth_section(session, device, leak, holes, policy),
         reserved_section(session, device, holes),
         driver_section(session, device, ladder, policy),
         passes_section(session, device),
-        forecast_section(session, device, forecast),
+        forecast_section(session, device, None if oom is not None else forecast),
     )
-    short += [*_peak(session, device), *_dominates(found)]
-    if judged.level != "good" or answer is not None:
+    short += [peak_line(session, device, counted), *_dominates(found)]
+    if judged.level != "good" or oom is not None or leak is not None:
         short += _first_lever(helping)
+    short = [line for line in short if line]
     name = "" if known is None else clean(known.name, 80)
     return DeviceReport(clean(device, 40), name, ladder.total_bytes, tuple(short), sections)
 
@@ -108,11 +118,12 @@ def _device(session: Session, stages: Stages, device: str, now_ns: int, policy: 
 # In short
 
 
-def _peak(session: Session, device: str) -> Iterator[str]:
-    found = highest_step(session, device)
-    if found is not None:
-        place = f" {phase_words(found.phase, after_in=True)}" if found.phase else ""
-        yield f"peak of a step: {'' if found.exact else '≥ '}{units.size(found.bytes_held)}{place}"
+def _judged(text: str, forecast: Forecast) -> str:
+    """The verdict; what it says of the device is of tensors and of all else on it."""
+    if forecast.device_bytes is None or forecast.allocated_bytes is None or forecast.allowed_bytes is not None:
+        return text
+    beside = units.size(forecast.device_bytes - forecast.allocated_bytes)
+    return f"{text} ({units.size(forecast.allocated_bytes)} of tensors and {beside} beside them)"
 
 
 def _dominates(found: Optional[Parts]) -> Iterator[str]:
@@ -120,7 +131,7 @@ def _dominates(found: Optional[Parts]) -> Iterator[str]:
         return
     key, size = found.parts[0]
     words = "dominates" if 2 * size >= found.allocated_bytes else "is the largest part"
-    label = key.replace("_", " ")
+    label = "what is in no category" if key == "unattributed" else key.replace("_", " ")
     if label.endswith("s"):
         words = "dominate" if words == "dominates" else "are the largest part"
     yield f"{label} {words}: {units.size(size)} of {units.size(found.allocated_bytes)}, {found.where}"

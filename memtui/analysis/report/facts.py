@@ -66,8 +66,10 @@ class Report:
     host: str
     torch: str
     ended: str  # "exited with status 0"
+    exception: str  # what it ended by: "ValueError: no such file"; empty where it is not known
     exit_status: Optional[int]
-    steps: Optional[int]  # completed
+    steps: Optional[int]  # completed while it was watched
+    late: bool  # it had run before
     watched_ns: Optional[int]
     model: Section
     devices: tuple[DeviceReport, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Optional
 
 from memtui.analysis import units
-from memtui.analysis.errors import SCORED, error_share
+from memtui.analysis.errors import SCORED
 from memtui.analysis.forecast import Forecast
 from memtui.analysis.text import clean
 from memtui.analysis.view import Kind
@@ -15,68 +16,81 @@ from memtui.wire.frames import Event
 from .facts import Row, Section, bound, cell
 
 _COLUMNS = (("predicted_bytes", "predicted"), ("actual_bytes", "actual"))
-#: How the text of those ends that are made again and again: the newest of them stands for all.
-_REPEATED = ", from whole steps"
+#: Key and label of what is scored, by how the text of its event begins and ends. Of those that are made again and
+#: again, whose texts name a step in between, the newest stands for all.
+_SCORES = (
+    ("first_step_after_forward", "first step", "first step", "after the first forward"),
+    ("first_step_after_backward", "first step", "first step", "after the first backward"),
+    ("later_steps_after_forward", "later steps", "later steps", "after the first forward"),
+    ("later_steps_after_backward", "later steps", "later steps", "after the first backward"),
+    ("recorded_allocated", "later steps", "peak allocated", "done again"),
+    ("recorded_reserved", "  reserved", "peak reserved", "done again"),
+    ("whole_steps", "later steps", "peak by step", "from whole steps"),
+)
+#: Less than this share is told in bytes.
+_SMALL = 0.0005
 
 
-def forecast_section(session: Session, device: str, forecast: Forecast) -> Section:
-    """Forecast against actual, then the peak that is predicted now."""
-    scored = list(_scored(session, device)) or list(_first_step(forecast))
+def forecast_section(session: Session, device: str, forecast: Optional[Forecast]) -> Section:
+    """Forecast against actual, then the peak that is predicted now; None where there is no more to expect."""
+    scored = list(_scored(session, device))
+    if not scored and forecast is not None:
+        scored = list(_first_step(forecast))
     if not scored:
         text = "none was scored: that takes a first step from its beginning, and later 20 steps"
         scored = [Row("scored", "scored", (cell("predicted_bytes", None), cell("actual_bytes", None)), text)]
-    return Section(
-        "forecasts",
-        "Forecast against actual",
-        (*scored, _standing(forecast, over=session.end is not None)),
-        _COLUMNS,
-        ("predicted",),
-    )
+    rows = scored if forecast is None else [*scored, _standing(forecast)]
+    return Section("forecasts", "Forecast against actual", tuple(rows), _COLUMNS, ("predicted",))
 
 
 def _scored(session: Session, device: str) -> Iterator[Row]:
     events = [event for event in session.events_of(SCORED) if event.device == device]
-    repeated = [event for event in events if event.text.endswith(_REPEATED)]
-    for event in events:
-        if event not in repeated[:-1]:
-            yield _row(event)
+    for key, label, begins, ends in _SCORES:
+        named = [event for event in events if event.text.startswith(begins) and event.text.endswith(ends)]
+        if named:
+            yield _row(key, label, named[-1])
 
 
-def _row(event: Event) -> Row:
+def _row(key: str, label: str, event: Event) -> Row:
     predicted, actual = event.figures.get("predicted_bytes"), event.figures.get("actual_bytes")
     exact = bool(event.figures.get("actual_exact", 1))
-    share = error_share(event)
-    what, _, when = clean(event.text, 100).partition(", ")
-    error = units.UNKNOWN if share is None else _error(share)
+    made = clean(event.text, 100).partition(", ")[2].removeprefix("after ").removeprefix("from ")
     cells = (cell("predicted_bytes", predicted, "predicted"), cell("actual_bytes", actual, bound(exact)))
-    return Row(clean(event.text, 100), what, cells, f"{error}{_when(when)}")
+    return Row(key, label, cells, f"{_error(predicted, actual, exact=exact)}, by {made}")
 
 
-def _error(share: float) -> str:
-    return f"{100 * share:+.1f} %" if share else "to the byte"
-
-
-def _when(text: str) -> str:
-    return f", {text}" if text else ""
+def _error(predicted: Optional[int], actual: Optional[int], *, exact: bool) -> str:
+    """ "+1.2 %", "to the byte", "512 B too much"; of a lower bound no more than it tells."""
+    if predicted is None or not actual:
+        return units.UNKNOWN
+    much = "much" if predicted > actual else "little"
+    if predicted == actual:
+        text = "to the byte"
+    elif abs(predicted - actual) < _SMALL * actual:
+        text = f"{units.size(abs(predicted - actual))} too {much}"
+    else:
+        text = f"{100 * (predicted / actual - 1):+.1f} %"
+    return text if exact else f"{text} at {'most' if predicted >= actual else 'least'}"
 
 
 def _first_step(forecast: Forecast) -> Iterator[Row]:
     """Of a run that ended before anything was scored."""
-    actual = forecast.first_step_actual
+    actual, key, label = forecast.first_step_actual, "first_step_after_backward", "first step"
     if forecast.first_step_bytes is None:
         return
     predicted = cell("predicted_bytes", forecast.first_step_bytes, "predicted")
     if actual is None:
-        text = "before its optimizer ran; the step's end was not seen"
-        yield Row("first step", "first step", (predicted, cell("actual_bytes", None)), text)
+        text = "by the first backward; the step's end was not seen"
+        yield Row(key, label, (predicted, cell("actual_bytes", None)), text)
         return
-    share = forecast.first_step_bytes / max(1, actual.bytes_held) - 1
+    error = _error(forecast.first_step_bytes, actual.bytes_held, exact=actual.exact)
     cells = (predicted, cell("actual_bytes", actual.bytes_held, bound(actual.exact)))
-    yield Row("first step", "first step", cells, f"{_error(share)}, before its optimizer ran")
+    yield Row(key, label, cells, f"{error}, by the first backward")
 
 
-def _standing(forecast: Forecast, *, over: bool) -> Row:
+def _standing(forecast: Forecast) -> Row:
     kind: Kind = "lower_bound" if forecast.kind == "lower_bound" else "predicted"
-    interval = "" if forecast.interval is None else f"{forecast.interval.text}, "
+    wide = forecast.interval is not None and (forecast.interval.above or forecast.interval.below)
+    interval = f"{forecast.interval.text}, " if forecast.interval is not None and wide else ""
     cells = (cell("predicted_bytes", forecast.allocated_bytes, kind), cell("device_bytes", forecast.device_bytes, kind))
-    return Row("standing", "peak to expect" if not over else "if it goes on so", cells, interval + forecast.basis)
+    return Row("standing", "to expect", cells, interval + forecast.basis)

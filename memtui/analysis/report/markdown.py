@@ -20,6 +20,9 @@ def lines(report: Report) -> Iterator[str]:
     yield ""
     yield _escaped(" · ".join(list(header(report))[1:]))
     yield ""
+    if report.exception:
+        yield f"Ended by {_escaped(report.exception)}"
+        yield ""
     yield from _section(report.model, "##")
     for device in report.devices:
         yield ""

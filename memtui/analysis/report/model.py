@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from memtui.analysis import units
+from memtui.analysis.optimizers import first_state_bytes
 from memtui.analysis.text import clean
 from memtui.session.session import Session
 from memtui.wire.frames import Model, Optimizer
@@ -23,7 +24,7 @@ _NOT_FOUND = (
 def model_section(session: Session) -> Section:
     """What was found in the process, on all its devices."""
     model = session.model
-    rows = (_parameters(model), _trained(model), _dtypes(model), _optimizers(model))
+    rows = (_parameters(model), _trained(model), _dtypes(model), _optimizers(session))
     return Section("model", "Model", rows, _COLUMNS)
 
 
@@ -57,24 +58,34 @@ def _dtypes(model: Optional[Model]) -> Row:
     return Row("dtypes", "stored as", tuple(cell(f"{clean(name, 20)}_bytes", size) for name, size in held), text)
 
 
-def _optimizers(model: Optional[Model]) -> Row:
+def _optimizers(session: Session) -> Row:
+    model = session.model
     if model is None:
         return Row("optimizer", "optimizer", (), f"{units.UNKNOWN} as above")
     if not model.optimizers:
         return Row("optimizer", "optimizer", (), "none was found: state that one makes is in no figure here")
-    return Row("optimizer", "optimizer", (), "; ".join(map(_optimizer, model.optimizers)))
+    known = [each.state_bytes for each in model.optimizers if each.state_bytes is not None]
+    state = sum(sum(held.values()) for held in known) if len(known) == len(model.optimizers) else None
+    cells = (cell("state_bytes", state), cell("optimizers", len(model.optimizers), unit="count"))
+    stepped = session.frame is not None and session.frame.step > 0
+    told = "; ".join(_optimizer(session, optimizer, stepped=stepped) for optimizer in model.optimizers)
+    return Row("optimizer", "optimizer", cells, told)
 
 
-def _optimizer(optimizer: Optimizer) -> str:
+def _optimizer(session: Session, optimizer: Optimizer, *, stepped: bool) -> str:
     """ "AdamW (fused): 192.1 MiB of state, 2 x the parameters it steps"."""
     options = [name for name in _OPTIONS if optimizer.options.get(name)]
     name = clean(optimizer.name, 60) + (f" ({', '.join(options)})" if options else "")
     if optimizer.state_bytes is None:
-        return f"{name}: has not stepped, so no state yet"
-    state, stepped = sum(optimizer.state_bytes.values()), sum(optimizer.trainable_bytes.values())
+        sizes = [first_state_bytes(session, optimizer, device) for device in optimizer.trainable_bytes]
+        if stepped:
+            return f"{name}: no state" if sizes and not any(sizes) and None not in sizes else f"{name}: state not told"
+        coming = "" if None in sizes or not sizes else f"; {units.size(sum(filter(None, sizes)))} of it predicted"
+        return f"{name}: has not stepped, so no state yet{coming}"
+    state, trained = sum(optimizer.state_bytes.values()), sum(optimizer.trainable_bytes.values())
     if not state:
         return f"{name}: no state"
-    times = f", {units.times(state, stepped)} the parameters it steps" if stepped else ""
+    times = f", {units.times(state, trained)} the parameters it steps" if trained else ""
     return f"{name}: {units.size(state)} of state{times}"
 
 

@@ -9,11 +9,13 @@ from memtui.analysis import units
 from memtui.analysis.recorded import StepTimeline
 from memtui.analysis.recorded_words import check_line, instant_words
 from memtui.analysis.shapes.outlook import shape_lines
-from memtui.analysis.text import clean, phase_words
+from memtui.analysis.text import phase_words
 from memtui.session.session import Session
 from memtui.session.steps import StepPeak, step_number
 
 from .facts import Row, Section, bound, cell
+from .seen import Counted
+from .stages import came_late
 
 EXACTLY = "memtui run --exact-peaks takes every step's exactly"
 RECORD = "key d of memtui run records one"
@@ -21,26 +23,40 @@ _COLUMNS = (("allocated_peak_bytes", "peak"),)
 #: In the order of a step.
 _PHASES = ("startup", "forward", "backward", "optimizer", "between", "compilation")
 _BESIDES = {
-    "evaluation": "run one, a forward under torch.no_grad(), under memtui run",
-    "checkpoint": "save and load one under memtui run",
+    "evaluation": "its peak is in no figure here; run one, a forward under torch.no_grad()",
+    "checkpoint": "one that takes less than 0.1 s can be missed; save and load one",
 }
 
 
-def peak_section(session: Session, device: str, timeline: Optional[StepTimeline]) -> Section:
+def peak_section(
+    session: Session, device: str, timeline: Optional[StepTimeline], counted: Optional[Counted]
+) -> Section:
     """A recorded step, the highest step, the counter of the whole run, and each phase."""
     rows = (
-        _recorded(timeline),
-        _highest(session, device),
-        _counted(session, device),
+        _recorded(timeline, device),
+        *_highest(session, device),
+        _counted(session, device, counted),
         *_by_phase(session, device),
     )
-    return Section("step_peak", "Peak of a step", rows, _COLUMNS)
+    return Section("step_peak", "Peak", rows, _COLUMNS)
 
 
-def _recorded(timeline: Optional[StepTimeline]) -> Row:
+def peak_line(session: Session, device: str, counted: Optional[Counted]) -> str:
+    """The highest there was, and where; empty where nothing tells."""
+    found = session.steps.highest(device)
+    if counted is not None and (found is None or counted.bytes_held > found.bytes_held):
+        return f"peak allocated: {units.size(counted.bytes_held)}, {_when(session, device, counted)}"
+    if found is None:
+        return ""
+    place = f"{phase_words(found.phase, after_in=True)}, " if found.phase else ""
+    return f"peak allocated: {'' if found.exact else '≥ '}{units.size(found.bytes_held)}, {place}step {found.step:,}"
+
+
+def _recorded(timeline: Optional[StepTimeline], device: str) -> Row:
     if timeline is None:
         figure = cell("allocated_peak_bytes", None)
-        return Row("recorded_step", "recorded step", (figure,), f"no step was recorded: {RECORD}")
+        text = "steps are recorded of a GPU only" if device == "host" else f"no step was recorded: {RECORD}"
+        return Row("recorded_step", "recorded step", (figure,), text)
     lost = timeline.recorded.lost_events
     figure = cell("allocated_peak_bytes", timeline.totals[timeline.peak], bound(not lost))
     level, checked = check_line(timeline)
@@ -50,41 +66,65 @@ def _recorded(timeline: Optional[StepTimeline]) -> Row:
     return Row("recorded_step", "recorded step", (figure,), text)
 
 
-def highest_step(session: Session, device: str) -> Optional[StepPeak]:
-    """The highest of the steps that began with optimizer state in memory, else the highest of all."""
-    return session.steps.steady(device) or session.steps.highest(device)
-
-
-def _highest(session: Session, device: str) -> Row:
-    found = highest_step(session, device)
-    if found is None:
+def _highest(session: Session, device: str) -> Iterator[Row]:
+    """The highest step; and the highest of those that began with optimizer state, where that is another."""
+    highest, steady = session.steps.highest(device), session.steps.steady(device)
+    if highest is None:
         text = "no whole step was watched"
-        return Row("highest_step", "highest step", (cell("allocated_peak_bytes", None),), text)
-    steady = "" if session.steps.steady(device) is None else ", with the optimizer's state"
+        yield Row("highest_step", "highest step", (cell("allocated_peak_bytes", None),), text)
+        return
+    yield _step("highest_step", "highest step", highest)
+    if steady is not None and steady != highest:
+        yield _step("steady_step", "later steps", steady)
+
+
+def _step(key: str, label: str, found: StepPeak) -> Row:
     where = f"{phase_words(found.phase, after_in=True)}, " if found.phase else ""
-    text = f"{where}step {found.step:,}{steady}" + ("" if found.exact else f"; {EXACTLY}")
-    return Row(
-        "highest_step", "highest step", (cell("allocated_peak_bytes", found.bytes_held, bound(found.exact)),), text
-    )
+    text = f"{where}step {found.step:,}" + ("" if found.exact else f"; {EXACTLY}")
+    return Row(key, label, (cell("allocated_peak_bytes", found.bytes_held, bound(found.exact)),), text)
 
 
-def _counted(session: Session, device: str) -> Row:
+def _counted(session: Session, device: str, counted: Optional[Counted]) -> Row:
     frame = session.device_frame(device)
     value = None if frame is None else frame.allocated_peak_bytes
     if device == "host":
         text = "the most that was read: the C library counts no peak"
         return Row("run", "whole run", (cell("allocated_peak_bytes", value, "lower_bound"),), text)
-    text = "PyTorch's counter, since the start or the program's last reset"
-    return Row("run", "whole run", (cell("allocated_peak_bytes", value),), text if value is not None else "not told")
+    if counted is None:
+        return Row("run", "whole run", (cell("allocated_peak_bytes", value),), "" if value is not None else "not told")
+    if counted.resets:
+        times = "once" if counted.resets == 1 else f"{counted.resets:,} times"
+        since = f"PyTorch's counter at its highest; the program has set it back {times}"
+    else:
+        since = f"PyTorch's counter since the start{', or a reset before' if came_late(session) else ''}"
+    figure = cell("allocated_peak_bytes", counted.bytes_held, bound(not counted.resets))
+    return Row("run", "whole run", (figure,), f"{since}; {_when(session, device, counted)}")
+
+
+def _when(session: Session, device: str, counted: Counted) -> str:
+    """When the counter came there: "in backward, step 4", "between the beginnings of steps 4 and 7"."""
+    found = session.steps.highest(device)
+    if found is not None and found.bytes_held == counted.bytes_held and found.phase:
+        return f"{phase_words(found.phase, after_in=True)}, step {found.step:,}"
+    if counted.first is None or counted.last is None:
+        return "before it was first read"
+    peaks = session.phase_peaks(device)
+    phase = next((phase for phase, peak in peaks.items() if peak.bytes_held == counted.bytes_held), "")
+    where = f"{phase_words(phase, after_in=True)}, " if phase else ""
+    first, last = step_number(counted.first), step_number(counted.last)
+    return f"{where}step {first:,}" if first == last else f"{where}within steps {first:,} to {last:,}"
 
 
 def _by_phase(session: Session, device: str) -> Iterator[Row]:
     peaks = session.phase_peaks(device)
     for phase in _PHASES:
         peak = peaks.get(phase)
-        if peak is not None:
-            figure = cell("allocated_peak_bytes", peak.bytes_held, bound(peak.exact))
-            yield Row(phase, f"  in {phase}", (figure,), f"step {step_number(peak.step):,}")
+        if peak is None or (phase == "startup" and came_late(session)):
+            continue
+        figure = cell("allocated_peak_bytes", peak.bytes_held, bound(peak.exact))
+        step = step_number(peak.step)
+        text = "" if phase == "startup" else f"before step {step:,}" if phase == "between" else f"step {step:,}"
+        yield Row(phase, f"  {phase_words(phase, after_in=True)}", (figure,), text)
 
 
 def passes_section(session: Session, device: str) -> Section:
@@ -96,7 +136,7 @@ def passes_section(session: Session, device: str) -> Section:
 def _besides(session: Session, device: str, phase: str) -> Row:
     peak = session.phase_peaks(device).get(phase)
     if peak is None:
-        text = f"not seen, its peak is in no figure here: {_BESIDES[phase]}"
+        text = f"not seen: {_BESIDES[phase]}"
         return Row(phase, phase, (cell("allocated_peak_bytes", None),), text)
     figure = cell("allocated_peak_bytes", peak.bytes_held, bound(peak.exact))
     return Row(phase, phase, (figure,), f"seen, highest in step {step_number(peak.step):,}")
@@ -115,18 +155,19 @@ def _sizes(session: Session, device: str) -> Row:
     """The sizes of batches that were seen, as backward began."""
     seen = _inputs_by_step(session, device)
     if not seen:
-        text = f"{units.UNKNOWN} not seen: {RECORD}, and key 5 lists the input's shape"
-        return Row("input", "batch shapes", (), text)
+        others = [each.device for each in session.devices if each.device != device]
+        elsewhere = [other for other in others if _inputs_by_step(session, other)]
+        why = f"none on this device, but on {elsewhere[0]}" if elsewhere else "not told apart here"
+        return Row("input", "batches", (), f"{units.UNKNOWN} {why}")
     sizes = sorted(set(seen.values()))
     steps = "1 step" if len(seen) == 1 else f"{len(seen):,} steps"
     text = f"inputs of {units.size(sizes[0])}"
     if len(sizes) > 1:
         text += f" to {units.size(sizes[-1])}, {len(sizes):,} sizes"
-    text += f" in {steps} looked at{_named_inputs(session, device)}"
-    if len(sizes) == 1:
-        text += "; no other was seen: run the largest batch that will come"
+    text += f" in {steps} looked at; "
+    text += "no other size was seen: run the largest" if len(sizes) == 1 else "run the largest that will come"
     least, most = cell("least_inputs_bytes", sizes[0]), cell("most_inputs_bytes", sizes[-1])
-    return Row("input", "batch shapes", (least, most, cell("sizes", len(sizes), unit="count")), text)
+    return Row("input", "batches", (least, most, cell("sizes", len(sizes), unit="count")), text)
 
 
 def _inputs_by_step(session: Session, device: str) -> dict[int, int]:
@@ -143,13 +184,3 @@ def _inputs_by_step(session: Session, device: str) -> dict[int, int]:
             if held > 0:
                 seen.setdefault(recorded.step, held)
     return seen
-
-
-def _named_inputs(session: Session, device: str) -> str:
-    """Shape and dtype, where live tensors were listed."""
-    listed = session.tensors(device)
-    shapes = [] if listed is None else [each for each in listed.tensors if each.category == "inputs" and each.shape]
-    if not shapes:
-        return ""
-    texts = (f"{' x '.join(map(str, each.shape))} {clean(each.dtype, 20)}" for each in shapes[:3])
-    return f" ({', '.join(texts)} when tensors were listed)"

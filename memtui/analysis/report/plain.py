@@ -10,7 +10,8 @@ from memtui.analysis import units
 from .facts import DeviceReport, Report, Row, Section, figure_text, how_text
 
 WIDTH = 80
-_INDENT, _CELL = 2, 11
+_INDENT, _GAP, _CELL = 2, 2, 9
+LEGEND = "Figures are measured where they are not marked derived or predicted; ≥ is a lower bound, – not known."
 #: The narrowest and the widest column of labels.
 _LABEL = (15, 28)
 
@@ -18,6 +19,9 @@ _LABEL = (15, 28)
 def lines(report: Report) -> Iterator[str]:
     """The page, line by line; none is wider than 80 unless one word is."""
     yield from _wrapped(" · ".join(header(report)), "")
+    if report.exception:
+        yield from _wrapped(f"ended by {report.exception}", "")
+    yield from _wrapped(LEGEND, "")
     yield ""
     yield from section_lines(report.model)
     for device in report.devices:
@@ -35,7 +39,8 @@ def header(report: Report) -> Iterator[str]:
     yield report.program or f"process {report.pid}"
     if report.steps is not None:
         watched = "" if report.watched_ns is None else f" in {units.duration(report.watched_ns)}"
-        yield f"{report.steps:,} step{'' if report.steps == 1 else 's'}{watched}"
+        late = " watched" if report.late else ""
+        yield f"{report.steps:,} step{'' if report.steps == 1 else 's'}{late}{watched}"
     yield report.ended
     if report.torch:
         yield f"torch {report.torch}"
@@ -60,18 +65,27 @@ def section_lines(section: Section) -> Iterator[str]:
     """A heading with those of the columns, then the rows."""
     labels = max((len(row.label) for row in section.rows), default=0)
     place = _INDENT + min(max(labels, _LABEL[0]), _LABEL[1])
-    headings = "".join(f"{heading:>{_CELL}}" for _, heading in section.columns)
+    widths = _widths(section)
+    headings = "".join(f"{heading:>{width}}" for (_, heading), width in zip(section.columns, widths))
     beside = len(section.title) < place
     if not beside:
         yield from _wrapped(section.title, "")
     if beside or headings.strip():
         yield f"{section.title if beside else '':<{place}}{headings}".rstrip()
     for row in section.rows:
-        yield from _row(row, section, place)
+        yield from _row(row, section, place, widths)
 
 
-def _row(row: Row, section: Section, place: int) -> Iterator[str]:
-    cells = "".join(f"{figure_text(row.figure(key)):>{_CELL}}" for key, _ in section.columns)
+def _widths(section: Section) -> list[int]:
+    """Of the columns of figures, each with the gap before it."""
+    return [
+        _GAP + max(_CELL, len(heading), *(len(figure_text(row.figure(key))) for row in section.rows))
+        for key, heading in section.columns
+    ]
+
+
+def _row(row: Row, section: Section, place: int, widths: list[int]) -> Iterator[str]:
+    cells = "".join(f"{figure_text(row.figure(key)):>{width}}" for (key, _), width in zip(section.columns, widths))
     text = " · ".join(part for part in (how_text(row, section), row.text) if part)
     first = f"{'':{_INDENT}}{row.label}"
     if len(first) > place:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from memtui.analysis import units
 from memtui.session.session import Session
-from memtui.session.steps import step_number
-from memtui.wire.frames import CATEGORIES, DeviceFrame, Frame
+from memtui.wire.frames import CAME_LATE, CATEGORIES, DeviceFrame, Frame
 
 from .facts import Row, Section, cell
 
-CREATED = "after_creation"
+CREATED, LAST = "after_creation", "after_first_step"
+_TICK = "tick"
 #: Key and label of each, the boundary at which it is read, how that is said, whether the first step is over then, and
 #: what is new.
 _STAGES = (
     (CREATED, "model created", ("forward_start",), "as forward began", False, ("parameters", "inputs")),
-    ("after_forward", "forward", ("backward_start",), "as backward began", False, ("activations",)),
-    ("after_backward", "backward", ("optimizer_start",), "as the optimizer began", False, ("gradients",)),
-    ("after_first_step", "first step", ("optimizer_end", "backward_end"), "as it ended", True, ("optimizer_state",)),
+    ("after_forward", "after forward", ("backward_start",), "as backward began", False, ("activations",)),
+    ("after_backward", "after backward", ("optimizer_start",), "as the optimizer began", False, ("gradients",)),
+    (LAST, "after the step", ("optimizer_end", "backward_end"), "as it ended", True, ("optimizer_state",)),
 )
 _COLUMNS = (("allocated_bytes", "allocated"), ("reserved_bytes", "reserved"))
+_UNKNOWN = cell("allocated_bytes", None).figure
 RUN = "memtui run --log FILE train.py sees it from its start"
+
+
+def came_late(session: Session) -> bool:
+    """Whether the agent came into a program that ran already: what it counts as the first step is none."""
+    return session.hello is not None and CAME_LATE in session.hello.notices
 
 
 class Stages:
@@ -29,7 +36,7 @@ class Stages:
 
     def __init__(self) -> None:
         self.frames: dict[str, Frame] = {}
-        self.first_step: Optional[int] = None  # completed when the first boundary came
+        self.seen = False  # the first boundary has come
         self.before: Optional[Frame] = None  # the last one before the first boundary
         self.over = False
 
@@ -38,21 +45,31 @@ class Stages:
         if self.over or frame.boundary == "evaluation_start":
             return
         if frame.boundary is None:
-            if self.first_step is None and frame.phase == "startup":
+            if not self.seen and frame.phase == "startup":
                 self.before = frame
-            self.over = frame.step > 0
+            elif frame.step == 1 and frame.phase == "between":
+                # The agent's thread may be at a step's end before the training's has told of it.
+                self.frames.setdefault(_TICK, frame)
+            self.over = frame.step > 1
             return
-        if self.first_step is None:
-            self.first_step = frame.step
+        self.seen = True
         for key, _, boundaries, _, ends, _ in _STAGES:
             if frame.boundary in boundaries and frame.step == int(ends):
                 self.frames.setdefault(key, frame)
-        self.over = frame.step > 0
+        self.over = LAST in self.frames or frame.step > 1 or (frame.step == 1 and frame.boundary == "forward_start")
+
+    def at(self, key: str) -> Optional[Frame]:
+        """The frame at one of the four boundaries; of the last also the first one after it."""
+        return self.frames.get(key) or (self.frames.get(_TICK) if key == LAST else None)
 
 
 def stages_section(session: Session, stages: Stages, device: str) -> Section:
     """A row for each of the four."""
-    rows = [_row(session, stages, device, *stage) for stage in _STAGES]
+    rows: list[Row] = []
+    for stage in _STAGES:
+        row = _row(session, stages, device, *stage)
+        again = any(before.text == row.text for before in rows)
+        rows.append(replace(row, text="as above") if again and row.figure("allocated_bytes") == _UNKNOWN else row)
     return Section("first_step", "First step", tuple(rows), _COLUMNS)
 
 
@@ -67,17 +84,20 @@ def _row(
     ends: bool,
     new: tuple[str, ...],
 ) -> Row:
-    found = _on(stages.frames.get(key), device)
+    frame = None if came_late(session) else stages.at(key)
+    found = _on(frame, device)
     if found is not None and key == CREATED:
         created = _created(stages, device, found)
         if created is not None:
             return created
-    if found is None:
+    if frame is None or found is None:
         cells = tuple(cell(name, None) for name, _ in _COLUMNS)
         return Row(key, label, cells, _why_not(session, stages, ends=ends))
     cells = (cell("allocated_bytes", found.allocated_bytes), cell("reserved_bytes", found.reserved_bytes))
     parts = _parts(found)
     named = ", ".join(f"{name.replace('_', ' ')} {units.size(held)}" for name, held in parts if name in new)
+    if frame.boundary is None and frame.step_since_ns is not None:
+        when = f"{units.duration(frame.time_ns - frame.step_since_ns)} after its end"
     return Row(
         key,
         label,
@@ -115,10 +135,10 @@ def _parts(found: DeviceFrame) -> list[tuple[str, int]]:
 
 
 def _why_not(session: Session, stages: Stages, *, ends: bool) -> str:
-    if stages.first_step:
-        return f"memtui came in step {step_number(stages.first_step):,}: {RUN}"
-    if stages.first_step is None:
-        return f"no step was seen from its beginning: {RUN}"
+    if came_late(session):
+        return f"memtui came while the program ran: {RUN}"
+    if not stages.seen:
+        return "no forward was seen"
     if session.end is not None and not stages.over:
         return "the program ended before"
     if ends and not stages.over:
