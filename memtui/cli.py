@@ -439,7 +439,7 @@ def _file(text: str) -> str:
 
 
 def _report_file(text: str) -> str:
-    if not text.endswith(REPORT_NAMES):
+    if text and not text.endswith(REPORT_NAMES):  # "" without a name, which argparse gives here too
         raise argparse.ArgumentTypeError(f"{text!r}: name a file that ends in {', '.join(REPORT_NAMES)}")
     return text
 
