@@ -296,6 +296,49 @@ def test_a_leak_comes_first() -> None:
     assert device["remedies"]["not_1"]["note"].startswith("a smaller batch")
 
 
+def floors(sizes: list[int], saved: tuple[int, ...] = ()) -> str:
+    """What is said of the growth of steps that begin with so much allocated, some after a checkpoint was saved."""
+    run = Watched()
+    for step, size in enumerate(sizes):
+        run.step = step
+        if step in saved:
+            run.frame(size, phase="checkpoint")
+            run.now_ns += 900_000_000
+            run.frame(size, phase="checkpoint", phase_since_ns=run.now_ns - 900_000_000)
+        run.frame(size, boundary="forward_start", phase="forward", num_blocks=300 + (size - sizes[0]) // MIB)
+    text: str = run.document()["devices"]["cuda:0"]["growth"]["growth"]["note"]
+    return text
+
+
+def test_a_workspace_that_stays_is_no_leak() -> None:
+    """GIVEN a rise once, as of a workspace of cuBLAS, THEN that it stood still; of few steps no more than that."""
+    rise = [40 * MIB] * 3 + [40 * MIB + 8_519_680] * 200
+
+    assert floors(rise) == (
+        "as steps began, it rose and then stood still, from step 1 to 203: "
+        "a warm-up or a workspace that stays, not a leak"
+    )
+    assert floors(rise[:30]) == (
+        "as steps began, it rose and then stood still, from step 1 to 30; 130 steps tell a leak from a warm-up"
+    )
+
+
+def test_stairs_are_told_with_what_makes_them() -> None:
+    """GIVEN a copy kept at each checkpoint, THEN stairs of so many steps, with each checkpoint."""
+    sizes = [GIB + 256 * MIB * (step // 5) for step in range(40)]
+    saved = tuple(range(5, 40, 5))
+
+    assert floors(sizes).startswith("as steps began, it rises by stairs, every 5 steps: that keeps memory")
+    assert "every 5 steps, with each checkpoint: that keeps memory" in floors(sizes, saved)
+
+
+def test_a_log_that_is_cleared_is_a_saw_tooth() -> None:
+    """GIVEN what grows through an epoch and is given back, THEN its rate and its period."""
+    text = floors([GIB + 8 * MIB * (step % 50) for step in range(170)])
+
+    assert text.startswith("as steps began, it grows by 8.0 MiB a step and is given back every 50 steps")
+
+
 def test_forecasts_have_their_scores() -> None:
     """GIVEN scored forecasts, THEN each kind once, the newest: exact, nearly, off, and against a lower bound."""
     run = trained()

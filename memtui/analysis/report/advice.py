@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
-from memtui.analysis import units
 from memtui.analysis.bar import band
 from memtui.analysis.composition import fullest
-from memtui.analysis.fragmentation import Holes
-from memtui.analysis.growth import growth_line
-from memtui.analysis.leak import Leak, find_larger
 from memtui.analysis.policy import Policy
 from memtui.analysis.recorded import StepTimeline
 from memtui.analysis.text import place_words
@@ -123,42 +119,3 @@ def _lever(lever: Lever, answer: Answer) -> Row:
     cells = (cell("saved_bytes", saved, "predicted"), cell("allocated_peak_bytes", answer.peak_bytes, kind))
     price = f"; price: {answer.price}" if answer.price else ""
     return Row(lever.key, lever.words, cells, f"{fits}{price}")
-
-
-# Growth and fragmentation
-
-
-def growth_section(session: Session, device: str, leak: Optional[Leak], holes: Holes, policy: Policy) -> Section:
-    """What grows from step to step, and what is reserved and of no use."""
-    larger = find_larger(session.floors(device), policy) if leak is None else None
-    grown = growth_line(session, device, leak, larger, policy)
-    rate = leak or larger
-    growth = Row(
-        "growth",
-        "growth",
-        (cell("bytes_per_step", None if rate is None else round(rate.bytes_per_step), "derived"),) if rate else (),
-        grown or f"{units.UNKNOWN} too few steps: {policy.leak_steps:,} tell a leak from a warm-up",
-    )
-    return Section("growth", "Growth and fragmentation", (growth, _fragmentation(session, device, holes, policy)))
-
-
-def _fragmentation(session: Session, device: str, holes: Holes, policy: Policy) -> Row:
-    frame, known = session.device_frame(device), session.device(device)
-    if device == "host" or frame is None or frame.reserved_bytes is None or frame.allocated_bytes is None:
-        return Row("fragmentation", "fragmentation", (), f"{units.UNKNOWN} this allocator's blocks are not told")
-    allocated, reserved = frame.allocated_peak_bytes, frame.reserved_peak_bytes
-    unused = None if allocated is None or reserved is None else reserved - allocated
-    total = None if known is None else known.total_bytes
-    large = [
-        held for held in (unused, holes.pinned_bytes) if held and held > policy.holes_share * (total or reserved or 0)
-    ]
-    cells = (cell("unused_at_peak_bytes", unused, "derived"), cell("inactive_split_bytes", holes.pinned_bytes))
-    if not large:
-        text = "none to speak of" + (
-            "" if unused is None else f": {units.size(unused)} more reserved than live, at their peaks"
-        )
-        return Row("fragmentation", "fragmentation", cells, text)
-    text = "" if unused is None else f"{units.size(unused)} more reserved than live at their peaks, "
-    text += f"{units.size(holes.pinned_bytes)} pinned, {frame.num_alloc_retries or 0:,} retries: steady shapes, or "
-    text += "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; a memory snapshot in memtui open shows the blocks"
-    return Row("fragmentation", "fragmentation", cells, text)

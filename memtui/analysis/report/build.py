@@ -18,10 +18,11 @@ from memtui.analysis.text import clean
 from memtui.analysis.verdict import TO_SPARE, fit
 from memtui.session.session import Session
 
-from .advice import Parts, find_parts, growth_section, levers_section, parts_section
+from .advice import Parts, find_parts, levers_section, parts_section
 from .ended import against, answer_to, cause_text, fatal_oom, held_at, remedies_section, status_text, why
 from .facts import DeviceReport, Report, Section, figure_text
 from .forecasts import forecast_section
+from .growth import growth_section
 from .model import model_section
 from .outside import driver_section, reserved_section
 from .peaks import passes_section, peak_line, peak_section

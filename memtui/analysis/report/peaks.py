@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Optional
 
 from memtui.analysis import units
@@ -34,7 +35,7 @@ def peak_section(
     """A recorded step, the highest step, the counter of the whole run, and each phase."""
     rows = (
         _recorded(timeline, device),
-        *_highest(session, device),
+        *_highest(session, device, counted),
         _counted(session, device, counted),
         *_by_phase(session, device),
     )
@@ -66,14 +67,16 @@ def _recorded(timeline: Optional[StepTimeline], device: str) -> Row:
     return Row("recorded_step", "recorded step", (figure,), text)
 
 
-def _highest(session: Session, device: str) -> Iterator[Row]:
+def _highest(session: Session, device: str, counted: Optional[Counted]) -> Iterator[Row]:
     """The highest step; and the highest of those that began with optimizer state, where that is another."""
     highest, steady = session.steps.highest(device), session.steps.steady(device)
     if highest is None:
         text = "no whole step was watched"
         yield Row("highest_step", "highest step", (cell("allocated_peak_bytes", None),), text)
         return
-    yield _step("highest_step", "highest step", highest)
+    row = _step("highest_step", "highest step", highest)
+    above = counted is not None and counted.bytes_held > highest.bytes_held
+    yield replace(row, text=f"{row.text}; not every step's is known") if above and highest.exact else row
     if steady is not None and steady != highest:
         yield _step("steady_step", "later steps", steady)
 
