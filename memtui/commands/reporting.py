@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -27,6 +29,7 @@ class Reporting:
         """`out` is the file, "" for standard error; raises CommandError where it cannot be written to."""
         self._out, self._device, self._analyst = out, device, analyst
         self._seen = Seen()
+        self._made = bool(out) and not os.path.exists(out)
         if out:
             try:
                 open(out, "a", encoding="utf-8").close()
@@ -46,6 +49,10 @@ class Reporting:
             said = f"memtui: {error}"
         except Exception as error:  # noqa: BLE001 - the program's own status is passed on whatever becomes of this
             said = f"memtui: no report: {type(error).__name__}: {error}"
+        if self._made:
+            with contextlib.suppress(OSError):
+                if not os.path.getsize(self._out):
+                    os.remove(self._out)
         if said:
             OwnLines(sys.stderr, shared=shared).say(said)
 
