@@ -64,7 +64,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         return _dispatch(options)
     except CommandError as error:
-        print(f"memtui: {error}", file=sys.stderr)
+        from memtui.analysis.text import clean
+
+        # It may name a file, or what stands in one.
+        print("\n".join(map(clean, f"memtui: {error}".splitlines())), file=sys.stderr)
         return error.status
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -12,6 +12,7 @@ from typing import Optional, Union
 from memtui.analysis.analyst import Analyst
 from memtui.analysis.report.build import build_report, used_devices
 from memtui.analysis.report.seen import Seen
+from memtui.analysis.text import clean
 from memtui.cli import CommandError
 from memtui.session.readings import ShapeForecast, SteadyStep
 from memtui.session.session import Session
@@ -48,7 +49,7 @@ class Reporting:
         except CommandError as error:
             said = f"memtui: {error}"
         except Exception as error:  # noqa: BLE001 - the program's own status is passed on whatever becomes of this
-            said = f"memtui: no report: {type(error).__name__}: {error}"
+            said = clean(f"memtui: no report: {type(error).__name__}: {error}", 300)
         if self._made:
             with contextlib.suppress(OSError):
                 if not os.path.getsize(self._out):

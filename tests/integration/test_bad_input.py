@@ -64,6 +64,7 @@ def memtui(env: dict[str, str], folder: pathlib.Path, *words: str, **more: Any) 
         ("open pipe", "save the log first"),
         ("open empty.log", "is not a memtui log"),
         ("open begun.log", "holds no figures"),
+        ("open newer.log", "newer.log is a log of version 7, by memtui 9.1.0: this memtui reads version 1"),
         ("open --device cuda:3 short.log", "cuda:3 is not in this log: --device host"),
         ("report", "the following arguments are required: FILE"),
         ("report no.log", "cannot read no.log: No such file or directory"),
@@ -87,6 +88,7 @@ def test_one_line(line: str, said: str, env: dict[str, str], folder: pathlib.Pat
     assert done.stdout == b""
     assert done.stderr.startswith(b"memtui: ")
     assert done.stderr.count(b"\n") == 1, done.stderr
+    assert b"\x1b" not in done.stderr
     assert said in done.stderr.decode()
     assert (folder / "train.py").read_text().startswith("import")
 

@@ -22,6 +22,12 @@ from .peaks import RECORD
 _SHOWN, _OF_ONE_GROUP = 3, 2
 #: Parts of the peak that are named.
 _NAMED, _NAMED_FROM = 6, 0.01
+#: What stands beside the parts of an instant that nobody looked at.
+_DERIVED = {
+    "activations": "what is left beside the others: with inputs and temporaries",
+    "temporaries": "what is left beside the others",
+    "gradients": "at most: of all that is trained",
+}
 _SHARDED = ("zero1", "zero2", "zero3")
 _FITS = {"fits": "fits", "tight": "fits, hardly", "no": "does not fit", "unknown": "whether it fits is not known"}
 _LEVERS = (("saved_bytes", "saves"), ("allocated_peak_bytes", "new peak"))
@@ -72,7 +78,8 @@ def parts_section(found: Optional[Parts]) -> Section:
 def _part(found: Parts, key: str, size: int) -> Row:
     share = round(100 * size / found.allocated_bytes)
     figures = cell("", size, found.how), cell("percent", share, "derived", "percent")
-    return Row(f"{key}_bytes", band(key, 0).label, figures)
+    text = _DERIVED.get(key, "") if found.how == "derived" else ""
+    return Row(f"{key}_bytes", band(key, 0).label, figures, text)
 
 
 # Levers
