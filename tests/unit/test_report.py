@@ -254,6 +254,9 @@ def test_the_first_step_of_an_optimizer_that_does_not_fit() -> None:
 
     assert device["short"][1].startswith("cause: first optimizer step; ")
     assert device["dominates"]["optimizer_state_bytes"]["value"] == PARAMETERS
+    # Of all of it, as it would have been: twice the parameters of an Adam.
+    assert device["remedies"]["remedy_1"]["note"].startswith("8-bit optimizer states")
+    assert device["remedies"]["remedy_1"]["saved_bytes"]["value"] == 2 * PARAMETERS * 3 // 4
 
 
 def test_an_exception_is_told_and_harmless() -> None:

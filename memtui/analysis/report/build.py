@@ -92,7 +92,7 @@ def _device(session: Session, seen: Seen, device: str, now_ns: int, policy: Poli
         helping = levers_section(session, device, now_ns, policy, fits=judged.level == "good")
     else:
         failed = held_at(session, oom)
-        if failed is not None and (found is None or failed.allocated_bytes > found.allocated_bytes):
+        if failed is not None and (found is None or failed.allocated_bytes >= found.allocated_bytes):
             found = failed
         answer = answer_to(session, oom, leak, failed)
         short += [event_text(oom, session.model), why(answer)]

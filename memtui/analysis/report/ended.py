@@ -12,6 +12,7 @@ from memtui.analysis.oom.cause import Cause, Kind
 from memtui.analysis.oom.evidence import Evidence, Live
 from memtui.analysis.oom.interval import Interval
 from memtui.analysis.oom.remedies import Remedy, not_helping, remedies
+from memtui.analysis.optimizers import first_state_bytes
 from memtui.analysis.text import clean, place_words
 from memtui.analysis.verdict import end_text
 from memtui.analysis.whatif.facts import batch_of
@@ -106,11 +107,21 @@ def _live(session: Session, event: Event, leak: Optional[Leak], held: Optional[P
         phase=event.phase,
         step=event.step,
         first_optimizer_step=event.step == 0 and session.steps.first is None,
-        categories={} if held is None else dict(held.parts),
+        categories=_needed(session, event, held),
         growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
         batch=batch_of(() if session.hello is None else session.hello.argv),
         devices=None if session.hello is None else session.hello.world_size,
     )
+
+
+def _needed(session: Session, event: Event, held: Optional[Parts]) -> dict[str, int]:
+    """What was held; of an optimizer's first step with all the state that it would have made."""
+    categories = {} if held is None else dict(held.parts)
+    if event.phase == "optimizer" and event.step == 0 and session.model is not None:
+        sizes = [first_state_bytes(session, each, event.device or "") for each in session.model.optimizers]
+        coming = sum(size for size in sizes if size is not None)
+        categories["optimizer_state"] = max(categories.get("optimizer_state", 0), coming)
+    return categories
 
 
 def why(answer: Answer) -> str:

@@ -64,7 +64,11 @@ def _counts(frame: Optional[DeviceFrame]) -> Row:
     cells = (cell("num_alloc_retries", retries, unit="count"), cell("num_ooms", ooms, unit="count"))
     if retries is None or ooms is None:
         return Row("retries", "retries, ooms", cells, f"{units.UNKNOWN} not counted here")
-    return Row("retries", "retries, ooms", cells, f"{retries:,} times the cache was given back; {ooms:,} out of memory")
+    return Row("retries", "retries, ooms", cells, f"cache given back {_times(retries)}; out of memory {_times(ooms)}")
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"
 
 
 def driver_section(session: Session, device: str, ladder: Ladder, policy: Policy) -> Section:
