@@ -129,6 +129,7 @@ def test_a_perceptron_with_adam(tmp_path: pathlib.Path) -> None:
     assert found["step_peak"]["run"]["allocated_peak_bytes"] == {"value": peak, "how": "measured"}
     assert values(found["step_peak"]["highest_step"], "allocated_peak_bytes") == [peak]
     assert values(found["exercised"]["input"], "least_inputs_bytes", "most_inputs_bytes") == [inputs, inputs]
+    assert found["exercised"]["first_made"]["note"] == "its first operation, Addmm, made 2,048 x 4,096"
     assert found["forecasts"]["first_step_after_backward"]["note"].startswith("to the byte")
     # A context, as the virtual GPU has it, is all that is outside PyTorch.
     assert found["driver"]["process_bytes"]["value"] - found["driver"]["reserved_bytes"]["value"] == 400 * MIB

@@ -16,7 +16,7 @@ it, in words that may change; names do not within a `version`.
   - `reserved`: peak, last, pinned, retries;
   - `driver`: process_bytes, reserved_bytes, non_torch_bytes, other_process_bytes, device_free_bytes,
     device_total_bytes; on a host process_bytes, reserved_bytes, non_torch_bytes, total_bytes;
-  - `exercised`: evaluation, checkpoint, input (least and most inputs_bytes), other_batches_N;
+  - `exercised`: evaluation, checkpoint, input (least and most inputs_bytes), first_made (in words), other_batches_N;
   - `forecasts`: predicted_bytes and actual_bytes of first_step_after_forward, first_step_after_backward,
     later_steps_after_forward, later_steps_after_backward, recorded_allocated, recorded_reserved, whole_steps, as far
     as they were scored; and standing, which is not.

@@ -10,9 +10,10 @@ from memtui.analysis import units
 from memtui.analysis.recorded import StepTimeline
 from memtui.analysis.recorded_words import check_line, instant_words
 from memtui.analysis.shapes.outlook import shape_lines
-from memtui.analysis.text import phase_words
+from memtui.analysis.text import clean, phase_words
 from memtui.session.session import Session
 from memtui.session.steps import StepPeak, step_number
+from memtui.wire.frames import BackwardGraph
 
 from .facts import Row, Section, bound, cell
 from .seen import Counted
@@ -21,6 +22,8 @@ from .stages import came_late
 EXACTLY = "memtui run --exact-peaks takes every step's exactly"
 RECORD = "key d of memtui run records one"
 _COLUMNS = (("allocated_peak_bytes", "peak"),)
+#: What is done to a weight before the first operation: views of it, and copies in another dtype.
+_OF_WEIGHTS = frozenset({"TBackward0", "TransposeBackward0", "PermuteBackward0", "ViewBackward0", "ToCopyBackward0"})
 #: In the order of a step.
 _PHASES = ("startup", "forward", "backward", "optimizer", "between", "compilation")
 _BESIDES = {
@@ -150,8 +153,35 @@ def _besides(session: Session, device: str, phase: str) -> Row:
 
 def _shapes(session: Session, device: str) -> Iterator[Row]:
     yield _sizes(session, device)
+    made = first_made(session, device)
+    if made:
+        yield Row("first_made", "  in step 1", (), made)
     for number, line in enumerate(shape_lines(session.shapes(device)), start=1):
         yield Row(f"other_batches_{number}", "other batches", (), line)
+
+
+def first_made(session: Session, device: str) -> str:
+    """What the first operation of the first forward made, which has the batch in front: "Addmm made 2,048 x 4,096".
+
+    By the first backward pass's graph; empty where that was not told, or began on another device.
+    """
+    graph = session.graph
+    try:
+        return "" if graph is None or came_late(session) else _first_made(graph, device)
+    except (IndexError, ValueError):  # a log's, that does not fit together
+        return ""
+
+
+def _first_made(graph: BackwardGraph, device: str) -> str:
+    forward = [node for node in graph.nodes if node[1] >= 0 and graph.ops[node[0]] not in _OF_WEIGHTS]
+    first = min(forward, key=lambda node: node[1], default=None)
+    if first is None or first[2] < 1 or first[3] < 0:
+        return ""
+    place, _, *sizes = graph.shapes[first[3]]
+    if not sizes or graph.devices[place] not in (device, "cpu" if device == "host" else device):
+        return ""
+    name = clean(graph.ops[first[0]].partition("Backward")[0], 40)
+    return f"its first operation, {name}, made {' x '.join(f'{size:,}' for size in sizes)}"
 
 
 def _sizes(session: Session, device: str) -> Row:
@@ -176,8 +206,10 @@ def _sizes(session: Session, device: str) -> Row:
 def _inputs_by_step(session: Session, device: str) -> dict[int, int]:
     """Bytes of input as a step's backward began, by how many steps were completed: of those that tell."""
     seen: dict[int, int] = {}
+    # What was there when the agent came is not known to be input.
+    first = 1 if came_late(session) else 0
     for look, _ in session.looks(device):
-        if look.phase == "backward" and look.categories.get("inputs", 0) > 0:
+        if look.phase == "backward" and look.step >= first and look.categories.get("inputs", 0) > 0:
             seen.setdefault(look.step, look.categories["inputs"])
     for recorded in session.recorded(device):
         timeline = StepTimeline(recorded)
