@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
+from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
 from . import VERSION, tensors
 from .activity import Activity
 from .callbacks import at_exit, at_out_of_memory, in_children
@@ -418,7 +418,7 @@ class Agent:
         )
 
     def _notices(self) -> tuple[str, ...]:
-        late = "the agent came while the program ran: steps are counted from there" if self.late else ""
+        late = CAME_LATE if self.late else ""
         notices = list(filter(None, [late, self.observer.readings.exact_notice()]))
         if not self.observer.inventory.alone:
             notices.append("several threads run backward passes: gradients may not be read, and are not told apart")

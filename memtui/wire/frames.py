@@ -32,6 +32,9 @@ CATEGORIES = (
 #: of whichever other phase is under way.
 PHASES = ("startup", "forward", "backward", "optimizer", "between", "evaluation", "checkpoint", "compilation")
 
+#: A notice of an agent that was not there from the program's beginning: what it calls step 1 is none.
+CAME_LATE = "the agent came while the program ran: steps are counted from there"
+
 #: Boundaries at which a frame is made on the training's thread.
 BOUNDARIES = (
     "forward_start",
