@@ -53,6 +53,12 @@ class Holdings:
         blocks.split(owned, rest)
         return totals, rest
 
+    def owner(self, address: int) -> Optional[str]:
+        """The category of the block at an address, as of the last walk."""
+        if address in self._gradients:
+            return "gradients"
+        return next((category for category, held in self._by_category.items() if address in held), None)
+
     def _look_up(self, blocks: Blocks, addresses: Addresses) -> None:
         self._by_category, self._within = _owned(blocks.live, [*addresses.below, *addresses.above])
         self._totals = {category: sum(held.values()) for category, held in self._by_category.items()}
