@@ -128,6 +128,9 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
         yield from _full(evidence)
         return
     fits = _fits_in_pieces(evidence)
+    if fits is False and evidence.in_pools:
+        yield "fragmentation"
+        return
     if fits is not True:
         yield from _full(evidence)
     if fits is False:
@@ -142,13 +145,14 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
 def _full(evidence: Evidence) -> Iterator[Kind]:
     """Full; by what, where somebody watched."""
     live = evidence.live
+    larger = live.larger_batch is not None and live.larger_batch.size > live.larger_batch.before
     if live.growth_bytes_per_step:
         yield "leak"
     elif live.first_optimizer_step and live.phase == "optimizer":
         yield "first optimizer step"
     elif live.phase in _PEAKS:
         yield _PEAKS[live.phase]
-    elif live.larger_batch is not None and live.larger_batch.size > live.larger_batch.before:
+    elif larger or live.outgrown is not None:
         yield "longest batch"
     else:
         yield "full"

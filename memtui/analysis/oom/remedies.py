@@ -153,6 +153,9 @@ def _outside(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
+    if evidence.in_pools:
+        yield from _pools(evidence)
+        return
     yield from _expandable(evidence)
     if is_narrow(evidence):
         yield from _outside(evidence)
@@ -176,6 +179,14 @@ def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
         )
     else:
         yield Remedy("look at a memory snapshot: which live block pins the largest segment", "a run that records")
+
+
+def _pools(evidence: Evidence) -> Iterator[Remedy]:
+    held = None if evidence.private is None else evidence.private.middle
+    yield Remedy("drop CUDA graphs that are not replayed any more: their pools then go back", "captured again", held)
+    yield Remedy("one pool for graphs that never run at once: capture them with pool=graph.pool()", "their order", held)
+    yield Remedy("capture fewer shapes, the largest first (pad to them)", "some padding is computed")
+    yield Remedy('no graphs here: torch.compile without mode="reduce-overhead"', "slower launches")
 
 
 def _expandable(evidence: Evidence) -> Iterator[Remedy]:
@@ -237,7 +248,7 @@ def _longest(evidence: Evidence) -> Iterator[Remedy]:
     saved = None
     if larger is not None and activations is not None and larger.size > 0:
         saved = activations * (larger.size - larger.before) // larger.size
-    most = f"{larger.before:,} {clean(larger.unit, 20)}" if larger is not None else "what has fitted"
+    most = f"{larger.before:,} {clean(larger.unit, 20)}" if larger is not None else "what has fitted before"
     yield Remedy(
         f"limit batches to {most}: truncate, bucket, or batch by tokens", "long examples are cut or rarer", saved
     )
@@ -285,8 +296,9 @@ def _full(evidence: Evidence) -> Iterator[Remedy]:
     if not categories:
         groups = groups[:-1]
     groups.sort(key=lambda group: -group[0])
+    known = any(size for size, _ in groups)
     for size, levers in groups:
-        if size or not categories:
+        if size or not known:
             yield from levers(evidence)
 
 
