@@ -243,7 +243,8 @@ class Looks:
         certain = self._looking and self._certain and phases.since_ns == self._looked_ns
         self._certain = self._certain and certain  # else blocks of several phases would be told as of one
         births = self._births_of(device)
-        categories = births.classify(found, None, phases.phase, certain=certain, step_ended=False)
+        phase = phases.phase if certain else ""
+        categories = births.classify(found, None, phase, certain=certain, step_ended=False)
         look = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes, births.tagged)
         return look.classification(now_ns), births
 

@@ -22,6 +22,7 @@ from .screen import check_terminal, show, wants_app
 
 # The rest of the viewer takes longer to import than an agent to get in, and is imported meanwhile.
 if TYPE_CHECKING:
+    from memtui.session.session import Session
     from memtui.sources.log_writer import LogWriter
     from memtui.sources.monitor import Monitor
     from memtui.sources.program_state import ProgramState
@@ -98,7 +99,7 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     monitor = Monitor(pid, supervised=supervised, collect=False, log=log, enter=enters, analyst=Analyst())
     kind = show(monitor, options)
     if supervised and kind != "detach":
-        return _leave(pid, kind)
+        return _leave(pid, kind, monitor.session)
     if kind == "detach":
         tell_going_on(pid)
     return 0
@@ -118,12 +119,12 @@ def _pick(options: argparse.Namespace) -> Optional[int]:
     return pick(theme=options.theme)
 
 
-def _leave(pid: int, kind: str) -> int:
+def _leave(pid: int, kind: str, session: Session) -> int:
     """As `memtui run` leaves; 0 where another viewer has printed the output and taken the status already."""
     from .run import leave_app
 
     try:
-        return leave_app(pid, kind)
+        return leave_app(pid, kind, session)
     except CommandError:
         if find_socket("run", pid) is not None:
             raise

@@ -10,9 +10,11 @@ from typing import Any, Optional
 
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
+from memtui.analysis.oom.story import Stories, Story
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
 
+from .exhausted import tell
 from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
@@ -52,6 +54,10 @@ async def print_lines(
         if at_once:
             await _first_figures(monitor, [*ends])
             due = time.monotonic() - _PERIOD_SECONDS
+        # Each is told as of when it came, and not of when there is a line to be printed.
+        stories = Stories()
+        new: list[Story] = []
+        monitor.on_change = lambda: new.extend(stories.update(monitor.session))
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
             due += _PERIOD_SECONDS
@@ -60,10 +66,12 @@ async def print_lines(
                 break
             lines.say(f"memtui: {_line(monitor, device)}")
             printed += 1
+            tell(new, lines)
             trouble = _tell_trouble(monitor, trouble, lines)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
+        tell([*new, *stories.update(monitor.session)], lines)
         if ended:
             lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended

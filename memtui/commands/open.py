@@ -32,6 +32,7 @@ def open_log(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
+    from memtui.analysis.oom.story import Stories, short_lines
 
     reader = LogReader(options.file)
     if reader.trouble:
@@ -51,6 +52,9 @@ def _print(options: argparse.Namespace) -> int:
         device = options.device if options.device in names else session.default_device()
         say(headline(build_view(session, device, time_ns), (time_ns + reader.wall_offset_ns) / 1e9))
     else:
+        for story in Stories().update(reader.whole, reader.session_at):
+            for line in short_lines(story):
+                say(line)
         whole = build_view(reader.whole, options.device or reader.whole.default_device(), reader.end_ns)
         if whole.state == "ended":
             say(farewell(whole))

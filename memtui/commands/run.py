@@ -18,7 +18,7 @@ from memtui import __version__
 from memtui.analysis.analyst import Analyst
 from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
-from memtui.session.session import End
+from memtui.session.session import End, Session
 from memtui.sources.log_format import LogError
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.monitor import Monitor
@@ -73,11 +73,13 @@ def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argpar
         raise launch_failed(error) from None
     monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst())
     kind = show(monitor, options)
-    return leave_app(start.pid, kind)
+    return leave_app(start.pid, kind, monitor.session)
 
 
-def leave_app(pid: int, kind: str) -> int:
-    """Prints what the program wrote, as it would have been; its status, or 0 where it goes on."""
+def leave_app(pid: int, kind: str, session: Optional[Session] = None) -> int:
+    """Prints what the program wrote, as it would have been, and why it ran out of memory if that ended it; its status,
+    or 0 where it goes on.
+    """
     from memtui.sources.program_headless import leave_as
     from memtui.sources.program_replay import replay_to
 
@@ -94,6 +96,10 @@ def leave_app(pid: int, kind: str) -> int:
         tell_going_on(pid)
         return 0
     if kind != "stop":
+        if session is not None and status.shell_code:
+            from .exhausted import tell_last
+
+            tell_last(session, OwnLines(sys.stderr))
         tell_failure(status, printed.last_words)
     return leave_as(status)
 

@@ -52,9 +52,12 @@ class Live:
     phase: str = ""
     step: Optional[int] = None
     first_optimizer_step: bool = False
+    state_to_come_bytes: Optional[int] = None  # what that step was still to make, at least; predicted
     categories: Mapping[str, int] = field(default_factory=dict)
     categories_step: Optional[int] = None  # how many were completed when they were so, where that was another step
     growth_bytes_per_step: Optional[float] = None
+    grown_bytes: Optional[int] = None  # by that, until the failing request
+    growth_since_step: Optional[int] = None  # how many were completed then
     growing_category: str = ""
     larger_batch: Optional[Larger] = None
     outgrown: Optional[Outgrown] = None

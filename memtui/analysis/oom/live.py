@@ -111,13 +111,17 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
     device, blocks = event.device or "", failure.blocks
     leak = leak_before(session, event, policy)
     categories, as_of = composition(session, event)
+    first = _is_first(session, event)
     return Live(
         phase=event.phase,
         step=event.step,
-        first_optimizer_step=_is_first(session, event),
+        first_optimizer_step=first,
+        state_to_come_bytes=_to_come(session, event, failure) if first else None,
         categories=categories,
         categories_step=as_of,
         growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
+        grown_bytes=None if leak is None else round(leak.bytes_per_step * (event.step - leak.first_step)),
+        growth_since_step=None if leak is None else leak.first_step,
         growing_category="" if leak is None else _growing(session, device, leak),
         larger_batch=_larger(session, event),
         outgrown=_outgrown(session, event),
@@ -171,6 +175,14 @@ def _is_first(session: Session, event: Event) -> bool:
         return False
     state = optimizer_state(session, event.device or "")
     return state is None or state.state_bytes > 0
+
+
+def _to_come(session: Session, event: Event, failure: Failure) -> Optional[int]:
+    """What the optimizer's first step was still to keep, where it is known how much it has made."""
+    state = optimizer_state(session, event.device or "")
+    if state is None or state.kind != "predicted" or not failure.undecided_bytes:
+        return None
+    return max(0, state.state_bytes - failure.undecided_bytes)
 
 
 def _growing(session: Session, device: str, leak: Leak) -> str:

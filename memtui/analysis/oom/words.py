@@ -71,11 +71,11 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
         "other process": lambda: _others(evidence),
         "fragmentation": lambda: _fragmentation(evidence),
         "leak": lambda: (
-            f"what is allocated grew by {units.size(round(live.growth_bytes_per_step or 0))} a step "
+            f"what is allocated grew by {units.size(round(live.growth_bytes_per_step or 0))} a step{_since(evidence)} "
             f"until {tried} more did not fit"
         ),
         "first optimizer step": lambda: (
-            f"the optimizer makes its state in its first step, and {tried} of it did not fit"
+            f"the optimizer makes its state in its first step, and {tried} of it did not fit{_to_come(evidence)}"
         ),
         "evaluation peak": lambda: (
             f"the evaluation needs more than the training did: {tried} did not fit{_at(evidence)}"
@@ -88,6 +88,19 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
     }
     text = texts.get(kind)
     return _full(evidence) if text is None else text()
+
+
+def _to_come(evidence: Evidence) -> str:
+    size_bytes = evidence.live.state_to_come_bytes
+    return f"; {units.size(size_bytes)} or more were still to come (predicted)" if size_bytes else ""
+
+
+def _since(evidence: Evidence) -> str:
+    live = evidence.live
+    if live.growth_since_step is None:
+        return ""
+    what = f", {clean(live.growing_category, 40).replace('_', ' ')} most," if live.growing_category else ""
+    return f"{what} since step {step_number(live.growth_since_step):,}"
 
 
 def _full(evidence: Evidence) -> str:

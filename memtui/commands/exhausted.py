@@ -1,0 +1,32 @@
+"""Out-of-memory errors that were watched, on a stream."""
+
+from __future__ import annotations
+
+from memtui.analysis.oom.story import Story, build_story, short_lines
+from memtui.session.session import Session
+
+from .ownline import OwnLines
+
+#: Of so many at once, the newest are told: a program that tries out batches has many.
+_TOLD_AT_ONCE = 2
+#: An error that is as long ago has not ended the program.
+_LIVED_ON_NS = 60_000_000_000
+
+
+def tell(stories: list[Story], lines: OwnLines) -> None:
+    """Says what is new, and empties the list."""
+    earlier = len(stories) - _TOLD_AT_ONCE
+    if earlier > 0:
+        lines.say(f"memtui: out of memory {earlier:,} times before, in the same second")
+    for story in stories[-_TOLD_AT_ONCE:]:
+        for line in short_lines(story):
+            lines.say(f"memtui: {line}")
+    stories.clear()
+
+
+def tell_last(session: Session, lines: OwnLines) -> None:
+    """Says of the newest error of a program that has failed, unless the program lived on for long after it."""
+    newest = next((event for event in reversed(session.events) if event.name == "oom"), None)
+    end = session.end
+    if newest is not None and end is not None and end.time_ns - newest.time_ns < _LIVED_ON_NS:
+        tell([build_story(session, newest)], lines)
