@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from memtui.analysis.oom.story import Story, build_story, short_lines
+from typing import Optional
+
+from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
 from memtui.session.session import Session
+from memtui.sources.kept import kept_log, kept_session
 
 from .ownline import OwnLines
 
@@ -11,6 +14,8 @@ from .ownline import OwnLines
 _TOLD_AT_ONCE = 2
 #: An error that is as long ago has not ended the program.
 _LIVED_ON_NS = 60_000_000_000
+#: A program may have begun so long before its viewer.
+_STARTED_BEFORE_S = 10.0
 
 
 def tell(stories: list[Story], lines: OwnLines) -> None:
@@ -22,6 +27,15 @@ def tell(stories: list[Story], lines: OwnLines) -> None:
         for line in short_lines(story):
             lines.say(f"memtui: {line}")
     stories.clear()
+
+
+def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines) -> None:
+    """Says what a program has kept itself since then (Unix seconds), of which no viewer was told in time."""
+    path = None if pid is None else kept_log(pid, since_s - _STARTED_BEFORE_S)
+    session = None if path is None else kept_session(path)
+    if session is not None:
+        tell(list(Stories().update(session)), lines)
+        lines.say(f"memtui: memtui open {path} shows its last figures")
 
 
 def tell_last(session: Session, lines: OwnLines) -> None:

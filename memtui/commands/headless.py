@@ -14,7 +14,7 @@ from memtui.analysis.oom.story import Stories, Story
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
 
-from .exhausted import tell
+from .exhausted import tell, tell_kept
 from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
@@ -46,6 +46,7 @@ async def print_lines(
     The first line comes after a second; `at_once` as soon as there are figures, should that be earlier.
     True where the process ended. Without a stream for the lines seconds are counted all the same.
     """
+    begun_s = time.time()
     await monitor.start()
     try:
         printed, trouble = 0, ""
@@ -72,6 +73,8 @@ async def print_lines(
         for task in ends:
             task.cancel()
         tell([*new, *stories.update(monitor.session)], lines)
+        if ended and not stories.all:
+            tell_kept(monitor.session.pid, begun_s, lines)
         if ended:
             lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended

@@ -8,6 +8,7 @@ memory is still there. Of a device of 2 GiB. Knows nothing of memtui.
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def batch(failed):
     model = failed.model = Model()
     sgd = torch.optim.SGD(model.parameters(), 0.1)
     train(model, sgd, 8, mib=300)
-    train(model, sgd, 1, rows=128, mib=600, backward_mib=1300)
+    train(model, sgd, 1, rows=128, mib=600, backward_mib=1600)
 
 
 def evaluation(failed):
@@ -186,8 +187,12 @@ def main():
         causes.remove("--wait")
         hold(1)
         print("ready", flush=True)
-        sys.stdin.readline()
+        while not select.select([sys.stdin], [], [], 0.05)[0]:
+            pass
     killed = "--killed" in causes
+    if "--later" in causes:
+        hold(1)
+        time.sleep(2)
     for name in causes:
         if name.startswith("--"):
             continue

@@ -1,16 +1,15 @@
-"""Programs that really run out of memory, each in its own way: the cause that is named, and its evidence to the byte."""
+"""Programs that really run out of memory, each in its own way: the cause that is named, and evidence to the byte."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import pathlib
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
@@ -86,9 +85,9 @@ def errors(log: pathlib.Path) -> list[tuple[Event, Session]]:
 @pytest.mark.parametrize("causes", GROUPS, ids=lambda causes: next(iter(causes)))
 def test_each_cause_is_named_and_its_figures_are_torchs(tmp_path: pathlib.Path, causes: dict[str, str]) -> None:
     """GIVEN errors that the program catches, THEN each one's cause, and the figures that torch itself has."""
-    done, log = watched(tmp_path, *causes)
+    done, log = watched(tmp_path, "--later", *causes)
     assert done.returncode == 0, done.stderr
-    told = {name: said for name, said in map(json.loads, done.stdout.splitlines())}
+    told = dict(map(json.loads, done.stdout.splitlines()))
     found = errors(log)
     assert list(told) == list(causes)
     assert len(found) == len(causes)
@@ -207,8 +206,8 @@ def kept_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def test_what_is_killed_right_after_leaves_its_last_figures_with_a_viewer(tmp_path: pathlib.Path) -> None:
     """GIVEN a program that SIGKILL ends right after the error, as the system's killer does, THEN the log has all."""
-    done, log = watched(tmp_path, "--killed", "fragmentation")
-    assert done.returncode == 128 + signal.SIGKILL
+    done, log = watched(tmp_path, "--later", "--killed", "fragmentation")
+    assert done.returncode == -signal.SIGKILL
     [(event, session)] = errors(log)
     same_figures(event, session, json.loads(done.stdout.splitlines()[-1])[1])
     _pins(event, session)
@@ -257,7 +256,7 @@ def test_after_attaching(tmp_path: pathlib.Path) -> None:
         viewer = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert viewer.stdout is not None
-            until(viewer, "cuda:0")
+            until(viewer, "allocated")
             process.stdin.write(b"go\n")
             process.stdin.flush()
             said = [json.loads(process.stdout.readline())[1] for _ in causes]
@@ -274,10 +273,17 @@ def test_after_attaching(tmp_path: pathlib.Path) -> None:
         same_figures(event, session, figures)
 
 
+def test_what_is_killed_before_a_viewer_comes_is_told_from_its_file(tmp_path: pathlib.Path) -> None:
+    """GIVEN an error in a program's first moments, THEN its lines are there all the same."""
+    done, _ = watched(tmp_path, "--killed", "fragmentation")
+    assert done.returncode == -signal.SIGKILL
+    assert "memtui:   fragmentation: " in done.stderr
+
+
 def until(viewer: subprocess.Popen[str], text: str) -> None:
-    """Reads lines until one has PyTorch's figures."""
+    """Reads lines until one has `text`."""
     assert viewer.stdout is not None
     for line in viewer.stdout:
-        if "allocated" in line:
+        if text in line:
             return
     raise AssertionError("the viewer has ended")

@@ -178,11 +178,15 @@ class Stories:
         self._seen: tuple[int, Optional[Event]] = (0, None)  # of the session's events
 
     def update(self, session: Session, at: Optional[Callable[[int], Session]] = None) -> tuple[Story, ...]:
-        """Those that are new, the oldest first. `at` gives the session of an instant, where it can be gone back to."""
+        """Those that are new, the oldest first. `at` gives the session of an instant, where it can be gone back to.
+
+        An agent tells a late viewer its events before its frames: an error waits for those that were before it.
+        """
         seen = len(session.events), session.events[-1] if session.events else None
         if seen[0] == self._seen[0] and seen[1] is self._seen[1]:
             return ()
-        self._seen = seen
+        newest_ns = 0 if session.frame is None else session.frame.time_ns
+        waits = False
         new: dict[tuple[str, int], Story] = {}
         for event in reversed(session.events):
             key = event.device or "", event.time_ns
@@ -190,10 +194,14 @@ class Stories:
                 continue
             if key in self._made:
                 break
+            if at is None and session.end is None and event.time_ns > newest_ns:
+                waits = True
+                continue
             story = build_story(session if at is None else at(event.time_ns), event)
             if at is not None and story.answer.cause.kind == "undecided":
                 story = build_story(session, event)
             new[key] = story
+        self._seen = (0, None) if waits else seen
         for key in sorted(new, key=lambda each: each[1]):
             self._made[key] = new[key]
         while len(self._made) > _STORIES:
