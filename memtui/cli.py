@@ -13,9 +13,16 @@ from typing import NoReturn, Optional
 from memtui import __version__
 
 #: Options of `run` that take a value: everything after the first other word belongs to the program.
-_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate"))
+_RUN_VALUES = frozenset(("--frames", "--log", "--device", "--theme", "--rate", "--max-shape"))
 #: The same of `plan`, where they may also stand directly behind the script.
-_PLAN_VALUES = _RUN_VALUES - {"--frames"} | {"--gpu", "--gpus", "--context", "--steps", "--fit", "--compare"}
+_PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
+    "--gpu",
+    "--gpus",
+    "--context",
+    "--steps",
+    "--fit",
+    "--compare",
+}
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
@@ -148,9 +155,9 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return ps(options)
     if options.command == "open":
-        from memtui.commands.open import open_log
+        from memtui.commands.open import open_file
 
-        return open_log(options)
+        return open_file(options)
     if options.command == "demo":
         from memtui.commands.demo import demo
 
@@ -197,6 +204,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         "--headless) the program keeps the standard streams and memtui's lines go to standard error.",
     )
     _exact_peaks(run)
+    _max_shape(run)
     _watching(run)
     attach = commands.add_parser(
         "attach",
@@ -218,11 +226,10 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     attach.add_argument(
         "--unload", action="store_true", help="take the agent out at the end; with --all: out of every process, now"
     )
+    _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
-    opening = commands.add_parser("open", help="replay a log", description="Shows a log that --log has written.")
-    opening.add_argument("file", metavar="FILE", type=_file)
-    _watching(opening, log=False)
+    _open(commands)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
@@ -232,6 +239,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         help="train on a virtual GPU of this memory, 24GiB: no GPU needed, no real numbers",
     )
     _exact_peaks(demo)
+    _max_shape(demo)
     _watching(demo)
     _plan(commands)
     estimate = commands.add_parser(
@@ -259,6 +267,31 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
+
+
+def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
+    opening = commands.add_parser(
+        "open",
+        help="replay a log, or say what a memory snapshot holds",
+        description="Shows a log that --log has written, or what is in a memory snapshot that "
+        "torch.cuda.memory._dump_snapshot has written (also gzipped): the peak, what was live then and where it was "
+        "allocated. Snapshots are checked before they are read, and nothing in them is run.",
+    )
+    opening.add_argument("file", metavar="FILE", type=_file)
+    _max_shape(opening)
+    _watching(opening, log=False)
+    snapshots = opening.add_argument_group("memory snapshots")
+    snapshots.add_argument(
+        "--at", metavar="INSTANT", help="this instant instead of the peak: an event's number, 1.2s, start or end"
+    )
+    snapshots.add_argument(
+        "--diff", metavar="OTHER", help="what is live that is not in OTHER: a snapshot, or an instant of this one"
+    )
+    form = snapshots.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as JSON")
+    form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
+    form.add_argument("--stacks", metavar="OUT", type=_file, help="write folded stacks, for flame graph tools")
+    form.add_argument("--html", metavar="OUT", type=_file, help="write torch's own web view; needs torch")
 
 
 def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -299,6 +332,16 @@ def _exact_peaks(parser: argparse.ArgumentParser) -> None:
         "--exact-peaks",
         action="store_true",
         help="take each step's peak exactly, on CUDA: costs some 70 µs a step; the program's own readings stay right",
+    )
+
+
+def _max_shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-shape",
+        type=_shape,
+        metavar="SIZE",
+        help="predict the peak of a batch of this size from recorded steps of other sizes: 4096 (tokens of 8 bytes), "
+        "x2 (times the largest recorded) or 96MiB (bytes of its input)",
     )
 
 
@@ -356,6 +399,15 @@ def _file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("name a file")
     return text
+
+
+def _shape(text: str) -> object:
+    from memtui.analysis.shapes.asked import asked_shape
+
+    try:
+        return asked_shape(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _device(text: str) -> str:

@@ -39,6 +39,7 @@ SESSIONS = (
             ("step-120x40", 120, 40, "dark", ("4",)),
             ("step-200x50", 200, 50, "light", ("4", "b", "b", "b", "b")),
             ("tensors-120x40", 120, 40, "dark", ("5",)),
+            ("events-120x40", 120, 40, "dark", ("2",)),
             ("what-if-120x40", 120, 40, "dark", ("w", "down", "down")),
             ("help", 120, 40, "dark", ("question_mark",)),
             ("glossary", 120, 40, "dark", ("g",)),
@@ -49,6 +50,13 @@ SESSIONS = (
         ("gpt.py", "--pace", "0.9", "--seconds", "600", "--batch", "44"),
         "16GiB",
         20.0,
+        (("120x40-dark", 120, 40, "dark", ()),),
+    ),
+    (  # the first backward is over, and the optimizer has not stepped yet
+        "short",
+        ("gpt.py", "--pace", "60", "--seconds", "600", "--batch", "2"),
+        "1792MiB",
+        46.0,
         (("120x40-dark", 120, 40, "dark", ()),),
     ),
 )

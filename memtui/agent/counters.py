@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Device
@@ -17,6 +18,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: What one read gives, by the frame's field names.
 Figures = dict[str, Optional[int]]
+
+#: A cap is asked for no more often.
+_CAP_EVERY_NS = 1_000_000_000
 
 #: What cudaMallocAsync does not count, for which torch says 0.
 _UNKNOWN: Figures = dict.fromkeys(
@@ -32,6 +36,10 @@ class CudaCounters:
 
     def __init__(self, torch: Any, index: int) -> None:
         self._read = torch._C._cuda_memoryStats
+        # A torch that is too old to tell leaves the cap unknown.
+        self._fraction: Any = getattr(torch._C, "_cuda_getMemoryFraction", None)
+        self._allowed_bytes: Optional[int] = None
+        self._allowed_due_ns = 0
         self._exact: Optional[ExactPeaks] = None
         self.index = index
         self.device = f"cuda:{index}"
@@ -76,7 +84,28 @@ class CudaCounters:
         figures = self._figures(stats)
         if not self.native:
             figures.update(_UNKNOWN)
+        allowed = self._allowed()
+        if allowed is not None:
+            figures["allowed_bytes"] = allowed
         return figures, counted_bytes
+
+    def _allowed(self) -> Optional[int]:
+        """The most that the program lets the allocator reserve, a second old at most; None without such a cap.
+
+        Source: torch._C._cuda_getMemoryFraction, a share of the device's memory.
+        """
+        now_ns = time.monotonic_ns()
+        if self._fraction is None or now_ns < self._allowed_due_ns:
+            return self._allowed_bytes
+        self._allowed_due_ns = now_ns + _CAP_EVERY_NS
+        try:
+            share = self._fraction(self.index)
+        except RuntimeError:  # an allocator that has none
+            self._fraction, self._allowed_bytes = None, None
+            return None
+        total = self.info.total_bytes
+        self._allowed_bytes = round(share * total) if share < 1 and total is not None else None
+        return self._allowed_bytes
 
     @staticmethod
     def _figures(stats: Any) -> Figures:

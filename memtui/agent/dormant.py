@@ -77,7 +77,7 @@ class Sentry:
 
         agent = Agent(self.torch, self.exact)
         agent.late = agent.observer.readings.late = True
-        agent.observer.graph.stop()  # its first pass is over
+        agent.observer.graph.wanted = False  # its first pass is over
         with self._lock:  # a hook that is called in between goes on without
             if not at_quiet_moment(self._hook, _QUIET_SECONDS):
                 return False

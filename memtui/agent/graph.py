@@ -29,19 +29,15 @@ _NO_NODE = (-1, -1)
 class FirstGraph:
     """Reads the first backward pass of the first step; `done` has its graph, for the agent's thread to collect."""
 
-    def __init__(self) -> None:
-        self._wanted = True
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.wanted = wanted
         self.done: Optional[BackwardGraph] = None
-
-    def stop(self) -> None:
-        """No pass is read any more."""
-        self._wanted = False
 
     def read(self, step: int, now_ns: int, workspaces: Callable[[], frozenset[int]]) -> None:
         """A backward pass begins, on this thread; `step` steps are completed. `workspaces`: the sizes of cuBLAS's."""
-        if not self._wanted:
+        if not self.wanted:
             return
-        self._wanted = False
+        self.wanted = False
         if step:
             return
         # A torch, or a function of the program's, that tells less of itself: there is no graph then.

@@ -46,7 +46,7 @@ class Observer:
         self.events: deque[Event] = deque(maxlen=256)
         self.error: Optional[str] = None
         self.inventory = Inventory(torch, self.events)
-        self.graph = FirstGraph()
+        self.graph = FirstGraph(wanted=not self.rehearsal.wanted)  # there, what comes will be measured
         self.nap = Nap()
         self._wake = wake
         self._dead = self._unloading = False
@@ -69,8 +69,7 @@ class Observer:
         self.recorder = Recorder(self.torch, self.inventory, self.readings, self.looks, self.events)
         self.census = Census(self.torch, self.inventory, self.readings, self.looks, now)
         self._thread: Optional[int] = None
-        self._workers = Workers(self.inventory.steps, self._noted)
-        self._sampling = True
+        self._workers, self._sampling = Workers(self.inventory.steps, self._noted), True
         self._quiet = 0  # the thread whose boundaries are only noted; 0 where they are taken in at once
         self._aside_ns = 0  # no evaluation is read before, unless its step is
         self._settling = threading.Lock()  # held while notes are taken in, by either thread
@@ -84,8 +83,6 @@ class Observer:
         self.inventory.roots, self._noted = sentry.roots, sentry.noted
         self.inventory.tags = sentry.tags
         self.rehearsal.begin(sentry.host, self.events)
-        if self.rehearsal.wanted:
-            self.graph.stop()  # what comes will be measured
         self.notes.waiting = self._noted
         self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..wire.frames import Event
 from . import REHEARSAL
@@ -24,6 +24,11 @@ MAX_ENTRIES = 100_000
 #: A program that memtui itself has started is recorded once unasked, after so many steps and where a step allocates no
 #: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
+#: Where the steps after it differ in size alone, so many more are recorded unasked; so many steps are watched for that,
+#: by one reading of the counters each, and so many lie between two recorded ones. None where one took longer than this.
+MORE_STEPS, WATCHED_STEPS, STEPS_BETWEEN, MOST_COST_NS = 2, 32, 3, 250_000_000
+#: Steps differ in size where one asked for this part more or less than another.
+_DIFFERENCE = 1 / 64
 #: A step that takes this much longer than the last one is not waited for.
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
 _NO_END = "the step did not end in many times the last one's time"
@@ -31,6 +36,50 @@ _NO_END = "the step did not end in many times the last one's time"
 _TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
 #: What switches a history on and off.
 _SWITCHES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+
+
+class Asked(NamedTuple):
+    """What was asked for until a step began, on all devices together."""
+
+    step: int
+    allocations: int
+    requested_bytes: int
+
+
+class Variety:
+    """After a step that was recorded unasked: whether other ones are alike but for their size, and worth recording.
+
+    How large a step will be is not known when it begins; so the one after a step of another size is recorded.
+    """
+
+    def __init__(self) -> None:
+        self._left, self._watched = MORE_STEPS, WATCHED_STEPS
+        self._allocations: Optional[int] = None
+        self._sizes: list[int] = []  # of the recorded steps
+        self._recording = True
+        self._since = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to be recorded."""
+        return not self._left or not self._watched
+
+    def due(self, allocations: int, requested_bytes: int) -> bool:
+        """A step has ended that asked so often, for so much: whether the next one is to be recorded."""
+        self._watched -= 1
+        if self._recording:
+            self._recording, self._since = False, 0
+            self._allocations = allocations if self._allocations is None else self._allocations
+            self._sizes.append(requested_bytes)
+            return False
+        self._since += 1
+        if self._since < STEPS_BETWEEN or self.over or allocations != self._allocations:
+            return False
+        if any(abs(requested_bytes - size) <= size * _DIFFERENCE for size in self._sizes):
+            return False
+        self._left -= 1
+        self._recording = True
+        return True
 
 
 class Recorder:
@@ -54,7 +103,9 @@ class Recorder:
         self._automatic = tried_out or os.environ.get("MEMTUI_DIRECT") == str(os.getpid())
         #: Steps before the one that is recorded unasked, and how many allocations one of them may have.
         self._unasked = (2, MAX_ENTRIES // 2) if tried_out else (AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS)
-        self._counted: Optional[tuple[int, int]] = None  # step, allocations until then
+        self._more = not tried_out
+        self._variety: Optional[Variety] = None
+        self._counted: Optional[Asked] = None
 
     # -- when ------------------------------------------------------------------------
 
@@ -67,26 +118,47 @@ class Recorder:
 
     def waits(self, phases: Phases) -> bool:
         """Whether one of the next steps is to be recorded, so that each step's end has to be seen when it comes."""
-        return self.wanted or (self._automatic and phases.trains and bool(self._devices()))
+        unasked = self._automatic or self._variety is not None
+        return self.wanted or (unasked and phases.trains and bool(self._devices()))
 
     def due(self, phases: Phases) -> bool:
         """Whether the step that begins now is to be recorded; on the training's thread."""
         if self.wanted or not self.waits(phases):
+            self._counted = None
             return self.wanted
-        step, allocations = phases.step, sum(self._allocations(index) for index in self._devices())
-        before, self._counted = self._counted, (step, allocations)
+        before, self._counted = self._counted, self._asked(phases.step)
+        if before is None or phases.step <= before.step:
+            return False
+        steps, allocations = phases.step - before.step, self._counted.allocations - before.allocations
+        if self._variety is not None:
+            return self._due_again(steps, allocations, self._counted.requested_bytes - before.requested_bytes)
         first, most = self._unasked
-        if before is None or step < first or step <= before[0]:
+        if phases.step < first:
             return False
         self._automatic = False
-        return (allocations - before[1]) <= most * (step - before[0]) and not self._obstacle()
+        due = allocations <= most * steps and not self._obstacle()
+        if due and self._more:
+            self._variety = Variety()
+        return due
+
+    def _due_again(self, steps: int, allocations: int, requested_bytes: int) -> bool:
+        variety = self._variety
+        if variety is None or steps != 1:
+            self._variety = None
+            return False
+        due = variety.due(allocations, requested_bytes) and not self._obstacle()
+        if variety.over and not due:
+            self._variety = None
+        return due
 
     def _devices(self) -> tuple[int, ...]:
         names = (counters.device for counters in self._readings.devices)
         return tuple(int(name[5:]) for name in names if name.startswith("cuda:"))
 
-    def _allocations(self, index: int) -> int:
-        return int(self._torch._C._cuda_memoryStats(index)["allocation"]["all"]["allocated"])
+    def _asked(self, step: int) -> Asked:
+        read = [self._torch._C._cuda_memoryStats(index) for index in self._devices()]
+        allocations = sum(int(stats["allocation"]["all"]["allocated"]) for stats in read)
+        return Asked(step, allocations, sum(int(stats["requested_bytes"]["all"]["allocated"]) for stats in read))
 
     def _obstacle(self) -> str:
         """Why the program cannot be recorded now, or nothing."""
@@ -199,6 +271,8 @@ class Recorder:
             self._refuse(phases, self._spoiled)
             return
         recording.cost_ns += time.perf_counter_ns() - begun
+        if recording.cost_ns > MOST_COST_NS:
+            self._variety = None
         self.done.append(recording)
 
     def abandon(self) -> None:
@@ -222,6 +296,7 @@ class Recorder:
     def forget(self) -> None:
         """In a forked child: its allocator cannot be used, and is not asked for anything."""
         self._on = False
+        self._variety = None
         self.abandon()
 
     def _unwatch(self) -> None:
@@ -262,6 +337,7 @@ class Recorder:
 
     def _refuse(self, phases: Phases, reason: str) -> None:
         now = time.monotonic_ns()
+        self._variety = None
         self._events.append(Event("record_refused", now, phases.step, phases.phase, text=reason))
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from memtui.session.session import Session
 
 from .bar import build_bar
+from .caught import caught_lines
 from .composition import fullest, spread
+from .errors import interval_of
 from .events import event_lines
 from .forecast import build_forecast, forecast_lines
 from .fragmentation import find_holes, fragmentation_lines
 from .growth import growth_line
 from .ladder import Ladder, build_ladder
-from .leak import find_leak
+from .leak import find_larger, find_leak
 from .optimizers import optimizer_state
-from .phasepeaks import phase_peaks_line, rarer_phases
+from .phasepeaks import besides_lines, phase_peaks_line, rarer_phases
 from .policy import DEFAULT, Policy
 from .rows import build_rows, build_rules, step_peak_text
+from .shapes.outlook import shape_lines
 from .status import frame_age_ns, hardware_line, notices_of, place_of, state_of
 from .steady import steady_lines
 from .text import clean, command
@@ -28,7 +31,9 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
     ladder = build_ladder(session, device, now_ns, policy)
     forecast = build_forecast(session, device, ladder)
     holes = find_holes(session, device)
-    leak = find_leak(session.floors(device), forecast.headroom_bytes, policy)
+    floors = session.floors(device)
+    leak = find_leak(floors, forecast.headroom_bytes, policy)
+    larger = find_larger(floors, policy) if leak is None else None
     state, state_text = state_of(session, now_ns, policy)
     hello, host, known = session.hello, session.host, session.device(device)
     reading = session.reading(device)
@@ -50,9 +55,15 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         rules=build_rules(ladder, forecast),
         bar=build_bar(session, device, ladder, policy),
         fragmentation=fragmentation_lines(session, device, ladder, holes, policy),
-        forecast=forecast_lines(forecast, ladder) + _steady_lines(session, device),
+        forecast=(
+            *forecast_lines(forecast, ladder, over=session.end is not None),
+            *besides_lines(session, device, policy),
+            *caught_lines(session, device),
+            *_steady_lines(session, device),
+            *shape_lines(session.shapes(device)),
+        ),
         hardware=hardware_line(session, device, ladder.others),
-        growth=growth_line(session, device, leak, policy),
+        growth=growth_line(session, device, leak, larger, policy),
         events=event_lines(session, device),
         notices=notices_of(session, device, ladder.notes),
         now_ns=now_ns,
@@ -63,6 +74,8 @@ def build_view(session: Session, device: str, now_ns: int, policy: Policy = DEFA
         spread=spread(session, device),
         step_peak=step_peak_text(session, device),
         optimizer_state=optimizer_state(session, device),
+        leak=leak,
+        larger=larger,
     )
 
 
@@ -93,4 +106,7 @@ def _figure(value: int | None) -> Figure:
 
 def _steady_lines(session: Session, device: str) -> tuple[str, ...]:
     found, frame = session.steady_step(device), session.device_frame(device)
-    return () if found is None else steady_lines(found, None if frame is None else frame.reserved_peak_bytes)
+    if found is None:
+        return ()
+    counted = None if frame is None else frame.reserved_peak_bytes
+    return steady_lines(found, counted, interval_of(session, device, "recorded step"), over=session.end is not None)

@@ -10,9 +10,13 @@ from memtui.session.steps import step_number
 from memtui.wire.frames import Event, Model
 
 from . import units
-from .scores import SCORED, error_share
+from .errors import SCORED, error_share
 from .text import clean, phase_words, place_words
-from .view import EventLine, Level
+from .view import Answer, EventLine, Level
+
+#: What an event of a verdict that turned is called, and its answers from good to bad, by the number it gives them.
+TURNED = "verdict_turned"
+ANSWERS: tuple[Answer, ...] = ("fits", "may not fit", "does not fit")
 
 _LEVELS: dict[str, Level] = {"oom": "bad", "agent_error": "bad", "alloc_retry": "warning", "record_refused": "warning"}
 _LINES_SHOWN = 200
@@ -34,11 +38,18 @@ def event_lines(session: Session, device: str, limit: int = _LINES_SHOWN) -> tup
             peaks = []
         if len(chosen) >= limit:
             break
-        level = _LEVELS.get(event.name, "good")
+        level = _level(event)
         chosen.append(EventLine(_clock(event.time_ns + offset), level, event_text(event, session.model), event.time_ns))
     if peaks:
         chosen.append(_peaks_line(peaks, offset))
     return tuple(chosen[:limit])
+
+
+def _level(event: Event) -> Level:
+    if event.name == TURNED:
+        levels: tuple[Level, ...] = ("good", "warning", "bad")
+        return levels[min(max(event.figures.get("answer", 0), 0), 2)]
+    return _LEVELS.get(event.name, "good")
 
 
 def _peaks_line(peaks: list[Event], offset_ns: int) -> EventLine:
@@ -58,9 +69,12 @@ def event_text(event: Event, model: Optional[Model] = None) -> str:
 
 def latest_oom(session: Session, device: str) -> Optional[Event]:
     """The newest out-of-memory event on `device`."""
-    return next(
-        (event for event in reversed(session.events) if event.name == "oom" and event.device in (None, device)), None
-    )
+    return latest_of("oom", session, device)
+
+
+def latest_of(name: str, session: Session, device: str) -> Optional[Event]:
+    """The newest event of this name on `device`."""
+    return next((event for event in reversed(session.events_of(name)) if event.device in (None, device)), None)
 
 
 def _clock(wall_ns: int) -> str:
@@ -149,6 +163,13 @@ def _scored(event: Event, model: Optional[Model]) -> Optional[str]:
     return f"{score}: {when}" if when else score
 
 
+def _turned(event: Event, model: Optional[Model]) -> Optional[str]:
+    before = _first(event, "before")
+    if not event.text or before is None or not 0 <= before < len(ANSWERS):
+        return None
+    return f"{clean(event.text, 300)} (before: {ANSWERS[before]})"
+
+
 def _built_on_host(event: Event, model: Optional[Model]) -> Optional[str]:
     built = _first(event, "parameter_bytes")
     return None if built is None else f"{units.size(built)} of parameters built on the host, without initial values"
@@ -169,6 +190,7 @@ _TEXTS: dict[str, Callable[[Event, Optional[Model]], Optional[str]]] = {
     "forward_input": _input,
     "record_refused": _refused,
     SCORED: _scored,
+    TURNED: _turned,
 }
 
 

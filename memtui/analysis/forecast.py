@@ -1,23 +1,26 @@
-"""The peak that is still to come: persistent state that will appear, and the highest step seen.
+"""The peak that is still to come: persistent state that will appear, and the highest step or other pass seen.
 
-A first, honest forecast. It knows nothing of longer batches, checkpoints or validation; the lines say what it rests on.
+A first, honest forecast. It knows nothing of longer batches, nor of checkpoints and validation that were never seen;
+the lines say what it rests on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from memtui.session.firststep import FirstStep
 from memtui.session.session import Session
-from memtui.session.steps import StepPeak
+from memtui.session.steps import StepPeak, step_number
 from memtui.wire.frames import Optimizer
 
 from . import units
-from .firststep import backward_to_come, before_optimizer, settled_bytes
+from .errors import Interval, Stage, interval_of
+from .firststep import backward_to_come, before_optimizer, kept_bytes, settled_bytes
 from .ladder import Ladder
 from .optimizers import missing_state_bytes, temporary_bytes
-from .text import clean
+from .phasepeaks import highest_besides
+from .text import clean, phase_words
 from .view import Kind
 
 
@@ -27,7 +30,8 @@ class Forecast:
 
     `device_bytes` adds to it everything on the device that is not this allocator's: context and libraries, other
     processes, what the driver keeps; on the host only what this process has beside it. `headroom_bytes` is what that
-    leaves of the device, or of the memory that the process can have.
+    leaves of the device, or of the memory that the process can have; where a cap that the process has set itself leaves
+    less, it is what that leaves, and `allowed_bytes` is the cap.
     """
 
     allocated_bytes: Optional[int] = None
@@ -40,6 +44,27 @@ class Forecast:
     first_step_actual: Optional[StepPeak] = None
     #: Optimizer classes whose state cannot be told before it is there, and why where that is known.
     unpredictable: dict[str, str] = field(default_factory=dict)
+    stage: Optional[Stage] = None  # of what is predicted; None of a lower bound
+    interval: Optional[Interval] = None
+    allowed_bytes: Optional[int] = None
+    kept_bytes: Optional[int] = (
+        None  # the peak if gradients stay from one pass to the next, where that is not known yet
+    )
+
+    @property
+    def by_interval_bytes(self) -> int:
+        """How much more than predicted may be needed, by the interval alone."""
+        return 0 if self.interval is None else round(self.interval.above * (self.allocated_bytes or 0))
+
+    @property
+    def above_bytes(self) -> int:
+        """The same, also for gradients that may stay."""
+        return max(self.by_interval_bytes, (self.kept_bytes or 0) - (self.allocated_bytes or 0))
+
+    @property
+    def below_bytes(self) -> int:
+        """How much less."""
+        return 0 if self.interval is None else round(self.interval.below * (self.allocated_bytes or 0))
 
 
 @dataclass(frozen=True)
@@ -67,8 +92,14 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     if predicted.allocated_bytes is not None and outside is not None and reach is not None:
         device_bytes = predicted.allocated_bytes + outside
         headroom = reach - device_bytes
+    allowed = None
+    if predicted.allocated_bytes is not None and ladder.allowed_bytes is not None:
+        left = ladder.allowed_bytes - predicted.allocated_bytes
+        if headroom is None or left < headroom:
+            headroom, allowed = left, ladder.allowed_bytes
+    room = allowed if allowed is not None or outside is None or reach is None else reach - outside
     place = predicted.place
-    if first is not None and actual is None and outside is not None and reach is not None and first + outside > reach:
+    if first is not None and actual is None and room is not None and first > room:
         place = "in the first optimizer step"
     return Forecast(
         predicted.allocated_bytes,
@@ -80,6 +111,10 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
         first,
         actual,
         state.unpredictable,
+        predicted.stage if predicted.kind == "predicted" else None,
+        interval_of(session, device, predicted.stage) if predicted.kind == "predicted" else None,
+        allowed,
+        predicted.kept_bytes,
     )
 
 
@@ -93,23 +128,23 @@ def beside_allocator_bytes(ladder: Ladder) -> Optional[int]:
     return ladder.total_bytes - ladder.free_bytes - (ladder.reserved_bytes or 0)
 
 
-def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
-    """The forecast in words, each line one fact."""
+def forecast_lines(forecast: Forecast, ladder: Ladder, *, over: bool = False) -> tuple[str, ...]:
+    """The forecast in words, each line one fact; once the program is `over`, as what was said of it."""
     lines = []
     if forecast.allocated_bytes is None:
         lines.append(forecast.basis)
     else:
-        bound = "≥ " if forecast.kind == "lower_bound" else ""
-        lines.append(f"peak allocated {bound}{units.size(forecast.allocated_bytes)} predicted: {forecast.basis}")
-        if forecast.device_bytes is not None:
-            outside = forecast.device_bytes - forecast.allocated_bytes
+        lines.append(_peak_line(forecast, over=over))
+        if forecast.kept_bytes is not None and forecast.kept_bytes > forecast.allocated_bytes and not over:
+            up_to = units.size(forecast.kept_bytes)
+            lines.append(f"up to {up_to} if gradients stay from one pass to the next: accumulated, or zeroed in place")
+        if forecast.allowed_bytes is not None:
             lines.append(
-                f"with {units.size(outside)} outside the allocator this process needs "
-                f"{bound}{units.size(forecast.device_bytes)} of the {units.size(ladder.reach_bytes)} it can have"
-                if ladder.is_host
-                else f"with {units.size(outside)} outside the allocator the device needs "
-                f"{bound}{units.size(forecast.device_bytes)} of {units.size(ladder.total_bytes)}"
+                f"{'it could' if over else 'this process may'} have {units.size(forecast.allowed_bytes)} "
+                "(set_per_process_memory_fraction)"
             )
+        if forecast.device_bytes is not None:
+            lines.append(_device_line(forecast, ladder, over=over))
     actual = forecast.first_step_actual
     if forecast.first_step_bytes is not None:
         line = f"first step {units.size(forecast.first_step_bytes)} predicted before its optimizer ran"
@@ -124,12 +159,32 @@ def forecast_lines(forecast: Forecast, ladder: Ladder) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _peak_line(forecast: Forecast, *, over: bool) -> str:
+    size, interval = units.size(forecast.allocated_bytes), forecast.interval
+    bound = "≥ " if forecast.kind == "lower_bound" else ""
+    sure = "" if interval is None else f" {interval.text}"
+    source = "" if interval is None else f" · {interval.source}"
+    return f"peak allocated {bound}{size}{sure} {'was ' if over else ''}predicted: {forecast.basis}{source}"
+
+
+def _device_line(forecast: Forecast, ladder: Ladder, *, over: bool) -> str:
+    outside = (forecast.device_bytes or 0) - (forecast.allocated_bytes or 0)
+    bound = "≥ " if forecast.kind == "lower_bound" else ""
+    needs = f"{'needed' if over else 'needs'} {bound}{units.size(forecast.device_bytes)}"
+    if ladder.is_host:
+        of = f"of the {units.size(ladder.reach_bytes)} it {'could' if over else 'can'} have"
+        return f"with {units.size(outside)} outside the allocator this process {needs} {of}"
+    return f"with {units.size(outside)} outside the allocator the device {needs} of {units.size(ladder.total_bytes)}"
+
+
 @dataclass(frozen=True)
 class _Prediction:
     allocated_bytes: Optional[int]
     kind: Kind
     basis: str
     place: str = ""
+    stage: Optional[Stage] = None
+    kept_bytes: Optional[int] = None
 
 
 def _still_to_come(session: Session, device: str) -> _State:
@@ -152,6 +207,19 @@ def _still_to_come(session: Session, device: str) -> _State:
 
 
 def _predicted(session: Session, device: str, state: _State) -> _Prediction:
+    """The higher of what steps will need, and of an evaluation or a checkpoint as high as it was seen."""
+    steps = _of_steps(session, device, state)
+    if steps.allocated_bytes is None:
+        return steps
+    seen = highest_besides(session, device, _measured_state(session, device) or 0)
+    if seen is None or seen.bytes_held + state.missing_bytes <= steps.allocated_bytes:
+        return steps
+    kind: Kind = "predicted" if seen.exact and not state.unpredictable else "lower_bound"
+    basis = f"{phase_words(seen.phase)}, step {step_number(seen.step):,}{_to_come(state)}"
+    return _Prediction(seen.bytes_held + state.missing_bytes, kind, basis, stage="whole steps")
+
+
+def _of_steps(session: Session, device: str, state: _State) -> _Prediction:
     frame = session.device_frame(device)
     if frame is None or frame.allocated_bytes is None:
         return _Prediction(None, "unknown", "the allocator's figures are not known")
@@ -166,7 +234,8 @@ def _predicted(session: Session, device: str, state: _State) -> _Prediction:
     under_way = max(under_way, 0 if highest is None else highest.bytes_held)
     first = session.first_step(device)
     if first is not None and first.allocated_bytes is not None and first.peak_bytes is not None:
-        return _from_first_step(session, device, first, under_way, state)
+        stage: Stage = "first backward" if first.backward_ended else "first forward"
+        return replace(_from_first_step(session, device, first, under_way, state), stage=stage)
     if session.frame is not None and session.frame.phase == "startup":
         return _Prediction(None, "unknown", "nothing to go by before the first step")
     return _Prediction(under_way, "lower_bound", "what was seen so far; no whole step yet")
@@ -186,7 +255,7 @@ def _from_steps(highest: StepPeak, under_way: int, counted: Optional[int], state
         # torch counts the highest itself, and exactly, but not when it was: no step can have been higher.
         peak, exact, basis = counted, True, "highest since the start"
     kind: Kind = "predicted" if (exact or peak > highest.bytes_held) and not state.unpredictable else "lower_bound"
-    return _Prediction(peak + state.missing_bytes, kind, basis + _to_come(state))
+    return _Prediction(peak + state.missing_bytes, kind, basis + _to_come(state), stage="whole steps")
 
 
 def _from_first_step(session: Session, device: str, first: FirstStep, seen: int, state: _State) -> _Prediction:
@@ -197,7 +266,7 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     measured = max(0, (_measured_state(session, device) or 0) - first.state_bytes)
     persistent = measured + state.missing_bytes
     # From the second step on, the same forward and backward stand on top of the state …
-    on_top = settled_bytes(session, device, first) + persistent
+    on_top, kept = settled_bytes(session, device, first) + persistent, kept_bytes(session, device, first)
     # … and the optimizer's own step needs its temporaries on top of gradients and state.
     at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
     whole = True
@@ -206,7 +275,7 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
         if coming is not None:
             on_top = coming.later_peak_bytes + persistent
             at_optimizer = coming.end_bytes + persistent + state.temporaries_bytes
-            whole = not coming.computed_again
+            whole, kept = not coming.computed_again, coming.kept_peak_bytes
     # Before the end of the first backward more may be to come.
     told = first.backward_ended or first.largest_activation_bytes is not None
     kind: Kind = "predicted" if told and whole and not state.unpredictable else "lower_bound"
@@ -214,7 +283,8 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     seen_so_far = "first forward and backward" if first.backward_ended else "first forward, backward to come"
     basis = f"{seen_so_far}{known}{_to_come(state)}"
     place = "in an optimizer step" if at_optimizer > on_top else "in the steps after the first"
-    return _Prediction(max(on_top, at_optimizer, seen), kind, basis, place if state.missing_bytes else "")
+    peak, kept = max(on_top, at_optimizer, seen), None if kept is None else kept + persistent
+    return _Prediction(peak, kind, basis, place if state.missing_bytes else "", kept_bytes=kept)
 
 
 def _to_come(state: _State) -> str:

@@ -8,11 +8,11 @@ from memtui.session.session import Session
 from memtui.wire.frames import CATEGORIES, Classification
 
 from . import units
-from .leak import Leak, find_larger, larger_text, leak_text, steps_text
+from .leak import Leak, larger_text, leak_text, steps_text
 from .policy import Policy
 
 
-def growth_line(session: Session, device: str, leak: Optional[Leak], policy: Policy) -> str:
+def growth_line(session: Session, device: str, leak: Optional[Leak], larger: Optional[Leak], policy: Policy) -> str:
     """What grows, in one line; empty while too few steps were looked at.
 
     Only looks at the same place of different steps are compared: within a step everything comes and goes. The forward's
@@ -20,7 +20,6 @@ def growth_line(session: Session, device: str, leak: Optional[Leak], policy: Pol
     never fell and rose at every look but a few; a warm-up rises and then stands still, so the newest looks must rise
     too.
     """
-    larger = find_larger(session.floors(device), policy) if leak is None else None
     said = []
     if leak is not None:
         said.append(f"allocated {leak_text(leak)}")

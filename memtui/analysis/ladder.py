@@ -36,6 +36,7 @@ class Ladder:
     reserved_bytes: Optional[int] = None
     allocated_bytes: Optional[int] = None
     active_pending_free_bytes: Optional[int] = None
+    allowed_bytes: Optional[int] = None  # the most the process lets its allocator reserve, where it has set a cap
     others: tuple[OtherProcess, ...] = ()
     driver_age_ns: Optional[int] = None  # of the driver's figures, against the agent's
     moved_bytes: int = 0  # what reserved has grown by since the driver was read
@@ -65,6 +66,7 @@ def build_ladder(session: Session, device: str, now_ns: int, policy: Policy) -> 
         reserved_bytes=reserved,
         allocated_bytes=allocated,
         active_pending_free_bytes=pending_free_bytes(frame),
+        allowed_bytes=None if frame is None else frame.allowed_bytes,
     )
     pair = session.paired(device)
     total = None if known is None else known.total_bytes

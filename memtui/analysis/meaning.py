@@ -13,6 +13,7 @@ from memtui.session.steps import step_number
 from . import glossary, units
 from .bar import band
 from .composition import growing
+from .leak import Leak, full_text, steps_text
 from .policy import DEFAULT
 from .text import place_words
 from .verdict import of
@@ -64,6 +65,7 @@ def meanings(view: View) -> tuple[Meaning, ...]:
     asked = (
         ("Who holds the memory?", _tenants(view)),
         ("What grows with the batch?", _batch(view)),
+        ("What grows from step to step?", _growth(view)),
         ("What does the optimizer's first step bring?", _optimizer(view.optimizer_state)),
         ("Why is more reserved than allocated?", _reserved(view)),
         ("Why does the driver (nvidia-smi) count more than PyTorch?", _driver(view)),
@@ -130,6 +132,40 @@ def _seen(seen: Optional[Spread]) -> str:
         found = f"{least} of activations at least (step {lowest:,}), {most} at most (step {highest:,})"
     first, last = step_number(seen.first_step), step_number(seen.last_step)
     return f" Seen in {seen.looks:,} of the steps {first:,} to {last:,}, as backward began: {found}."
+
+
+def _growth(view: View) -> str:
+    if view.leak is not None:
+        blocks = view.leak.blocks_per_step
+        more = "" if not blocks else f", in {blocks:,.1f} more blocks a step"
+        return (
+            f"A leak: what {_risen(view.leak)}{more}, and does not come down again{full_text(view.leak)}. Something "
+            "keeps what each step makes: often losses or outputs that are summed up or put into a list with their "
+            "graph (.item() and .detach() leave it behind), or a cache that never forgets. The largest live tensors "
+            "(5) and a recorded step (d) show what is kept, and from which line."
+        )
+    if view.larger is not None:
+        return (
+            f"What {_risen(view.larger)}, but in as many blocks{full_text(view.larger)}. That is what longer "
+            "batches do, or a tensor that is made anew and larger each time; which of them, and where it ends, is not "
+            "known."
+        )
+    if not view.growth:
+        return ""
+    return (
+        f"No leak was found so far. It would be one if what is allocated as forwards begin rose evenly over "
+        f"{DEFAULT.leak_steps} steps, in more and more blocks: a warm-up does not, nor longer batches, nor what an "
+        f"evaluation leaves once, nor holes between blocks. By category: {view.growth}."
+    )
+
+
+def _risen(leak: Leak) -> str:
+    """ "is allocated as a forward begins rises by 1.2 MiB a step (1.1 MiB to 1.3 MiB, steps 40 to 260)"."""
+    low, high = (units.size(max(0, round(bound))) for bound in (leak.low, leak.high))
+    between = "" if low == high else f"{low} to {high}, "
+    rate = units.size(round(leak.bytes_per_step))
+    steps = steps_text(leak.first_step, leak.last_step)
+    return f"is allocated as a forward begins rises by {rate} a step ({between}{steps})"
 
 
 def _optimizer(state: Optional[OptimizerState]) -> str:

@@ -21,6 +21,10 @@ class Policy:
     leak_floors: int = 6  # as many steps' beginnings must have been read to call anything a leak …
     leak_steps: int = 130  # … over as many steps: a log that is cleared at shorter intervals has come down by then
     leak_sure: float = 2.6  # standard deviations by which a leak's bytes must be above nothing
+    unseen_steps: int = 20  # after so many without one, evaluation and checkpoint are said to be in no forecast
+    caught_steps: int = 20  # so many without an out-of-memory error and the last one, caught, is no warning any more
+    turn_worse_ns: int = 1_000_000_000  # a verdict must have been worse for so long to have turned, …
+    turn_better_ns: int = 10_000_000_000  # … and better for so long, twice that after each time it had turned back
     recent_ns: int = 60_000_000_000  # an event younger than this speaks in the verdict
 
 

@@ -81,10 +81,13 @@ def step_peak_text(session: Session, device: str) -> str:
 
 
 def build_rules(ladder: Ladder, forecast: Forecast) -> tuple[Rule, ...]:
-    """Capacity, and the predicted peak on the same scale: what the device needs, not only the tensors."""
+    """Capacity, a cap on what is reserved, and the predicted peak: what the device needs, not only the tensors."""
     rules = []
     if ladder.total_bytes is not None:
         rules.append(Rule("capacity", f"capacity {units.size(ladder.total_bytes)}", ladder.total_bytes, "measured"))
+    if ladder.allowed_bytes is not None:
+        cap = f"may reserve {units.size(ladder.allowed_bytes)}"
+        rules.append(Rule("capacity", cap, ladder.allowed_bytes, "measured"))
     predicted = forecast.allocated_bytes if forecast.device_bytes is None else forecast.device_bytes
     if predicted is not None:
         bound = "≥ " if forecast.kind == "lower_bound" else ""

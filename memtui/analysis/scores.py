@@ -9,12 +9,16 @@ from memtui.session.session import Session
 from memtui.session.steps import StepPeak, step_number
 from memtui.wire.frames import Event
 
+from .errors import SCORED
 from .firststep import after_forward, before_optimizer
+from .forecast import build_forecast
+from .ladder import Ladder
+from .optimizers import missing_state_bytes
 
-#: What an event of a score is called.
-SCORED = "forecast_scored"
 #: Steps after the first that have to be over before the peak of those after it is judged.
 _LATER_STEPS = 20
+#: A forecast from whole steps is made after so many, and judged after as many again; then the next one is made.
+_WHOLE_STEPS = 5
 _FIRST, _LATER = "first step", "later steps"
 
 
@@ -23,11 +27,19 @@ class _Made(NamedTuple):
     predicted_bytes: int
 
 
+class _FromSteps(NamedTuple):
+    """A forecast from so many whole steps."""
+
+    steps: int
+    predicted_bytes: int
+
+
 class Scorer:
     """Tells what has come true of a session's forecasts; `due` is cheap while no step ends."""
 
     def __init__(self) -> None:
         self._told: set[tuple[Optional[int], str, str]] = set()
+        self._from_steps: dict[tuple[Optional[int], str], _FromSteps] = {}
         self._step = -1
 
     def due(self, session: Session) -> list[Event]:
@@ -36,10 +48,18 @@ class Scorer:
         if frame is None or frame.step == self._step:
             return []
         self._step = frame.step
-        held = {(session.pid, event.device or "", event.text) for event in session.events if event.name == SCORED}
+        held = {(session.pid, event.device or "", event.text) for event in session.events_of(SCORED)}
         self._told |= held
         names = [device.device for device in session.devices]
-        return [event for name in names for event in (*self._of(session, name), *self._of_recorded(session, name))]
+        return [
+            event
+            for name in names
+            for event in (
+                *self._of(session, name),
+                *self._of_recorded(session, name),
+                *self._of_whole_steps(session, name),
+            )
+        ]
 
     def _of(self, session: Session, device: str) -> Iterator[Event]:
         last = session.steps.last()
@@ -77,6 +97,25 @@ class Scorer:
                 peak = StepPeak(device, last.number, actual, True)
                 yield from self._scored(session.pid, device, made, peak, last.end_ns, last.number - 1)
 
+    def _of_whole_steps(self, session: Session, device: str) -> Iterator[Event]:
+        """Of the peak that was expected after so many steps, once there were as many again."""
+        first, last, made = session.steps.first, session.steps.last(), self._from_steps.get((session.pid, device))
+        steps = 0 if first is None or last is None else last.number - first.number + 1
+        if last is None or steps < (_WHOLE_STEPS if made is None else 2 * made.steps):
+            return
+        forecast, highest = build_forecast(session, device, Ladder()), session.steps.highest(device)
+        optimizers = () if session.model is None else session.model.optimizers
+        # What is still to appear may do so at any later step.
+        if any(missing_state_bytes(session, optimizer, device) != 0 for optimizer in optimizers):
+            return
+        if forecast.stage != "whole steps" or not forecast.allocated_bytes or highest is None:
+            return
+        if made is not None:
+            scored = [_Made(f"peak by step {last.number:,}, from whole steps", made.predicted_bytes)]
+            actual = StepPeak(device, highest.step, forecast.allocated_bytes, True, highest.phase)
+            yield from self._scored(session.pid, device, scored, actual, last.end_ns, last.number - 1)
+        self._from_steps[session.pid, device] = _FromSteps(steps, forecast.allocated_bytes)
+
     def _scored(
         self, pid: Optional[int], device: str, made: list[_Made], actual: StepPeak, time_ns: int, completed: int
     ) -> Iterator[Event]:
@@ -102,9 +141,3 @@ def _made(session: Session, device: str, what: str) -> list[_Made]:
         for peaks, moment in moments
         if peaks is not None
     ]
-
-
-def error_share(event: Event) -> Optional[float]:
-    """A scored forecast's error, as a share of what happened, with its sign; None where it cannot be told."""
-    predicted, actual = event.figures.get("predicted_bytes"), event.figures.get("actual_bytes")
-    return None if predicted is None or not actual else predicted / actual - 1

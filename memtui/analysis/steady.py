@@ -11,6 +11,7 @@ from memtui.wire.frames import DeviceFrame, RecordedStep
 
 from . import units
 from .allocator.replay import Replayed
+from .errors import Interval
 
 #: Floors, and steps between them, that a growth is confirmed by.
 _FLOORS, _STEPS = 3, 5
@@ -56,17 +57,28 @@ def confirmed_growth_bytes(session: Session, device: str) -> Optional[int]:
     return measured if found.growth_bytes <= 2 * measured <= 4 * found.growth_bytes else None
 
 
-def steady_lines(found: SteadyStep, reserved_peak_bytes: Optional[int] = None) -> tuple[str, ...]:
-    """The same in words, each line one fact; and whether more was needed since, by the peak that is counted now."""
+def steady_lines(
+    found: SteadyStep,
+    reserved_peak_bytes: Optional[int] = None,
+    interval: Optional[Interval] = None,
+    *,
+    over: bool = False,
+) -> tuple[str, ...]:
+    """The same in words, each line one fact; and whether more was needed since, by the peak that is counted now.
+
+    The interval is that of peaks that are no lower bounds. Once the program is `over` nothing is still to come.
+    """
     bound = "" if found.exact else "≥ "
+    sure, source = ("", "") if interval is None or bound else (f" {interval.text}", f" · {interval.source}")
     peaks = f"peak allocated {bound}{units.size(found.allocated_bytes)}, reserved {bound}"
-    lines = [f"{peaks}{units.size(found.reserved_bytes)} predicted: {found.basis}"]
+    said = "were predicted" if over else "predicted"
+    lines = [f"{peaks}{units.size(found.reserved_bytes)}{sure} {said}: {found.basis}{source}"]
     expected = max(found.reserved_bytes, found.reserved_peak_bytes or 0)
     if reserved_peak_bytes is not None and reserved_peak_bytes > expected and not found.growth_bytes:
         lines.append(f"since then {units.size(reserved_peak_bytes)} were reserved: not all steps are like that one")
     if found.growth_bytes:
-        lines.append(f"each step leaves {units.size(found.growth_bytes)} more behind")
-    if found.failing_step is not None and found.asked_bytes is not None:
+        lines.append(f"each step {'left' if over else 'leaves'} {units.size(found.growth_bytes)} more behind")
+    if not over and found.failing_step is not None and found.asked_bytes is not None:
         when = "in the next step" if found.failing_step == 1 else f"in {found.failing_step} steps"
         line = f"a request of {units.size(found.asked_bytes)} would fail {when}"
         if found.free_bytes is not None and found.free_bytes >= found.asked_bytes:

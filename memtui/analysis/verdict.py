@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from memtui.session.session import End, Session
+from memtui.wire.frames import Event
 
 from . import units
-from .events import event_text, latest_oom
+from .caught import caught_words
+from .events import event_text, latest_of, latest_oom
 from .forecast import Forecast
 from .fragmentation import Holes
 from .ladder import Ladder
@@ -15,10 +17,18 @@ from .leak import Leak, full_text, rate_text
 from .policy import Policy
 from .steady import confirmed_growth_bytes
 from .text import clean, phase_words
-from .view import Level, Verdict
+from .view import Answer, Level, Verdict
 
 #: Between how much is left and what that is of: what grows does not fit for long.
 _TO_SPARE = " to spare: "
+
+
+class Fit(NamedTuple):
+    """Whether the predicted peak fits, and that in words."""
+
+    level: Level
+    answer: Answer
+    text: str
 
 
 def build_verdict(
@@ -49,24 +59,44 @@ def _judge(
     oom = latest_oom(session, device)
     if session.end is not None:
         if oom is not None and not _succeeded(session.end):
-            return "bad", event_text(oom, session.model).replace("out of memory", "OUT OF MEMORY", 1)
+            return "bad", _oom_text(session, device, oom).replace("out of memory", "OUT OF MEMORY", 1)
         return _ended(session.end)
     if oom is not None and now_ns - oom.time_ns < policy.recent_ns:
         # It lives on: the program caught the error.
-        return "bad", event_text(oom, session.model) + "; the program goes on"
+        return "bad", _oom_text(session, device, oom) + "; the program goes on"
     if session.device_frame(device) is None:
         return _without_agent(ladder)
-    level, text = _fit(ladder, forecast, holes, policy)
+    level, _, text = fit(ladder, forecast, holes, policy)
     growing = _growing(session, device, forecast, leak, policy)
     if growing and level != "bad":
         level, text = "warning", f"{growing} · {text.partition(_TO_SPARE)[2] or text}"
-    retries = [
-        event for event in session.events if event.name == "alloc_retry" and now_ns - event.time_ns < policy.recent_ns
-    ]
-    if retries and level == "good":
-        count = f"{len(retries)} allocation retries" if len(retries) > 1 else "an allocation retry"
-        return "warning", f"{text} · {count} in the last minute: the device is full now and then"
-    return level, text
+    past = "" if level == "bad" else _past(session, device, level, now_ns, policy)
+    return ("warning", f"{text} · {past}") if past else (level, text)
+
+
+def _oom_text(session: Session, device: str, oom: Event) -> str:
+    """With the process's own cap, where it has one: the driver may have had enough."""
+    frame, text = session.device_frame(device), event_text(oom, session.model)
+    if frame is None or frame.allowed_bytes is None:
+        return text
+    return f"{text} · {units.size(frame.allowed_bytes)} allowed"
+
+
+def _past(session: Session, device: str, level: Level, now_ns: int, policy: Policy) -> str:
+    """What went wrong of late though it fits, in words."""
+    caught = caught_words(session, device, policy)
+    if caught or level != "good":
+        return caught
+    latest = latest_of("alloc_retry", session, device)
+    if latest is None or now_ns - latest.time_ns >= policy.recent_ns:
+        return ""
+    retries = sum(
+        event.name == latest.name and event.device in (None, device) and now_ns - event.time_ns < policy.recent_ns
+        for event in session.events
+    )
+    # What is live fits: it is the cache that was in the way, and was given back for it.
+    count = f"{retries} allocation retries" if retries > 1 else "an allocation retry"
+    return f"{count} in the last minute: the cache fills the device now and then"
 
 
 def _growing(session: Session, device: str, forecast: Forecast, leak: Optional[Leak], policy: Policy) -> str:
@@ -79,13 +109,20 @@ def _growing(session: Session, device: str, forecast: Forecast, leak: Optional[L
     return f"grows {units.size(grown)} a step: full in about {max(0, headroom) // grown:,} steps"
 
 
-def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tuple[Level, str]:
+def fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> Fit:
+    """Whether the predicted peak fits into the device, into what the process can have of it, or under its own cap."""
     bound = "≥ " if forecast.kind == "lower_bound" else ""
     if forecast.allocated_bytes is None:
-        return "unknown", f"will it fit? {forecast.basis}"
+        return Fit("unknown", "", f"will it fit? {forecast.basis}")
+    # Of a device on which it is not known what else there is, a cap can only tell what does not fit.
+    headroom, told = forecast.headroom_bytes, forecast.device_bytes is not None
+    if forecast.allowed_bytes is not None and headroom is not None and (told or headroom < 0):
+        peak = f"predicted peak allocated {bound}{of(forecast.allocated_bytes, forecast.allowed_bytes)}"
+        peak += " this process may have (set_per_process_memory_fraction)"
+        return _margin(headroom, forecast.allowed_bytes, peak, forecast, holes, policy)
     if ladder.total_bytes is None:
         peak = units.size(forecast.allocated_bytes)
-        return "unknown", f"predicted peak allocated {bound}{peak}; the capacity is not known"
+        return Fit("unknown", "", f"predicted peak allocated {bound}{peak}; the capacity is not known")
     if forecast.device_bytes is not None and forecast.headroom_bytes is not None:
         reach = forecast.device_bytes + forecast.headroom_bytes
         peak = f"predicted peak {bound}{of(forecast.device_bytes, reach)}"
@@ -94,25 +131,34 @@ def _fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> tu
         return _margin(forecast.headroom_bytes, reach, peak, forecast, holes, policy)
     peak = f"predicted peak allocated {bound}{of(forecast.allocated_bytes, ladder.total_bytes)}"
     if forecast.allocated_bytes > ladder.total_bytes:
-        return "bad", f"does not fit: {peak}"
-    return "unknown", f"{peak}; what else is on the device is not known"
+        return Fit("bad", "does not fit", f"does not fit: {peak}")
+    return Fit("unknown", "", f"{peak}; what else is on the device is not known")
 
 
-def _margin(
-    headroom: int, total: int, peak: str, forecast: Forecast, holes: Holes, policy: Policy
-) -> tuple[Level, str]:
-    if headroom < 0:
-        place = f" {forecast.place}" if forecast.place else ""
-        return "bad", f"does not fit, short by {units.size(-headroom)}{place}: {peak}"
+def _margin(headroom: int, total: int, peak: str, forecast: Forecast, holes: Holes, policy: Policy) -> Fit:
+    spare = f"{100 * headroom / total:.0f} %"
+    if headroom < 0 or headroom < forecast.above_bytes:
+        return _short(headroom, f"{spare}{_TO_SPARE}{peak}", peak, forecast)
     if headroom < holes.pinned_bytes and holes.pinned_bytes > policy.holes_share * total:
         # The holes may be of no use to the request that makes the peak: then as much again is needed from the driver.
-        return "warning", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}"
-    spare = f"{100 * headroom / total:.0f} %"
+        return Fit("warning", "fits", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}")
     if headroom < policy.tight_share * total:
-        return "warning", f"tight, {spare}{_TO_SPARE}{peak}"
+        return Fit("warning", "fits", f"tight, {spare}{_TO_SPARE}{peak}")
     if forecast.kind == "lower_bound":
-        return "unknown", f"fits so far, {spare}{_TO_SPARE}{peak}, {forecast.basis}"
-    return "good", f"fits, {spare}{_TO_SPARE}{peak}"
+        return Fit("unknown", "", f"fits so far, {spare}{_TO_SPARE}{peak}, {forecast.basis}")
+    return Fit("good", "fits", f"fits, {spare}{_TO_SPARE}{peak}")
+
+
+def _short(headroom: int, to_spare: str, peak: str, forecast: Forecast) -> Fit:
+    """It does not fit, or may not: the capacity is within the forecast's interval, or gradients that stay exceed it."""
+    if headroom < 0:
+        place = f" {forecast.place}" if forecast.place else ""
+        to_spare = f"short by {units.size(-headroom)}{place}: {peak}"
+    if headroom < 0 and headroom < -forecast.below_bytes:
+        return Fit("bad", "does not fit", f"does not fit, {to_spare}")
+    interval = forecast.interval
+    doubt = "gradients may stay" if interval is None or headroom > forecast.by_interval_bytes else interval.text
+    return Fit("warning", "may not fit", f"may not fit, {to_spare}, {doubt}")
 
 
 def _without_agent(ladder: Ladder) -> tuple[Level, str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from .leak import Leak
+
 #: How a figure was had; the screen shows which. An `unknown` one is drawn as –.
 Kind = Literal["measured", "derived", "predicted", "lower_bound", "unknown"]
 Level = Literal["good", "warning", "bad", "unknown"]
+#: Whether a predicted peak fits; empty while that is not known.
+Answer = Literal["fits", "may not fit", "does not fit", ""]
 
 
 @dataclass(frozen=True)
@@ -170,3 +174,5 @@ class View:
     spread: Optional[Spread] = None
     optimizer_state: Optional[OptimizerState] = None
     step_peak: str = ""  # "step peak 10.4 GiB (step 1,203)"
+    leak: Optional[Leak] = None
+    larger: Optional[Leak] = None  # what rises as a leak does, but in as many blocks

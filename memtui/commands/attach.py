@@ -94,9 +94,14 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     from .run import tell_going_on
 
     if not app:
-        return watch_lines(Monitor(pid, supervised=supervised, collect=False, log=log, analyst=Analyst()), options)
+        return watch_lines(
+            Monitor(pid, supervised=supervised, collect=False, log=log, analyst=Analyst(asked=options.max_shape)),
+            options,
+        )
     check_terminal()
-    monitor = Monitor(pid, supervised=supervised, collect=False, log=log, enter=enters, analyst=Analyst())
+    monitor = Monitor(
+        pid, supervised=supervised, collect=False, log=log, enter=enters, analyst=Analyst(asked=options.max_shape)
+    )
     kind = show(monitor, options)
     if supervised and kind != "detach":
         return _leave(pid, kind, monitor.session)
@@ -146,7 +151,12 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     if app:
         check_terminal()
         label = " ".join(program.start.argv)
-        show(Monitor(pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst()), options)
+        show(
+            Monitor(
+                pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst(asked=options.max_shape)
+            ),
+            options,
+        )
     sys.stdout.flush()
     try:
         status, last_words = replay_to(pid, 1)

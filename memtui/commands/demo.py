@@ -72,7 +72,9 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
             )
         except LaunchFailed as error:
             raise launch_failed(error) from None
-        monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=_LABEL, analyst=Analyst())
+        monitor = Monitor(
+            start.pid, supervised=True, collect=False, log=log, label=_LABEL, analyst=Analyst(asked=options.max_shape)
+        )
         # Under nohup it goes on when the terminal goes; else the training must not be left behind.
         hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
         try:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
 from memtui.analysis.oom.story import Stories, Story
+from memtui.analysis.shapes.outlook import shape_lines
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
 
@@ -50,6 +51,7 @@ async def print_lines(
     await monitor.start()
     try:
         printed, trouble = 0, ""
+        shapes: tuple[str, ...] = ()
         ends = [asyncio.ensure_future(monitor.ended()), asyncio.ensure_future(stopped.wait())]
         due = time.monotonic()
         if at_once:
@@ -69,6 +71,7 @@ async def print_lines(
             printed += 1
             tell(new, lines)
             trouble = _tell_trouble(monitor, trouble, lines)
+            shapes = _tell_shapes(monitor, device, shapes, lines)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
@@ -76,6 +79,7 @@ async def print_lines(
         if ended and not stories.all:
             tell_kept(monitor.session.pid, begun_s, lines)
         if ended:
+            _tell_shapes(monitor, device, shapes, lines)
             lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended
     finally:
@@ -99,6 +103,15 @@ def _tell_trouble(monitor: Monitor, told: str, lines: OwnLines) -> str:
     if monitor.log_trouble and not told:
         OwnLines(sys.stderr, shared=lines.shared).say(f"memtui: {monitor.log_trouble}")
     return monitor.log_trouble
+
+
+def _tell_shapes(monitor: Monitor, device: Optional[str], told: tuple[str, ...], lines: OwnLines) -> tuple[str, ...]:
+    """Says what is new of batches of other sizes."""
+    now = shape_lines(monitor.session.shapes(pick_device(monitor, device)))
+    for line in now:
+        if line not in told:
+            lines.say(f"memtui: {line}")
+    return now
 
 
 async def _first_figures(monitor: Monitor, ends: list[asyncio.Future[Any]]) -> None:

@@ -1,25 +1,48 @@
-"""`memtui open`: a log, replayed."""
+"""`memtui open`: a log, replayed; or a memory snapshot of torch's."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from memtui.cli import CommandError
-from memtui.session.session import Session
-from memtui.sources.log_format import LogError
-from memtui.sources.log_reader import LogReader
-from memtui.sources.replay import Replay
+from memtui.snapshots.reading import looks_like_snapshot
 
 from .ownline import writable
-from .screen import check_terminal, show, wants_app
+
+if TYPE_CHECKING:
+    from memtui.session.readings import ShapeForecast
+    from memtui.session.session import Session
+    from memtui.sources.log_reader import LogReader
+
+#: How snapshots are called; a file of such a name that is none is told what is wrong with it as one.
+_SNAPSHOT_NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+_SNAPSHOT_OPTIONS = ("at", "csv", "diff", "html", "json", "stacks")
 
 
-def open_log(options: argparse.Namespace) -> int:
+def open_file(options: argparse.Namespace) -> int:
+    """Shows what a file holds, told by how it begins."""
+    if looks_like_snapshot(options.file) or options.file.endswith(_SNAPSHOT_NAMES):
+        from .snapshot import open_snapshot_file
+
+        return open_snapshot_file(options)
+    for name in _SNAPSHOT_OPTIONS:
+        if getattr(options, name):
+            raise CommandError(f"--{name} is for memory snapshots, and {options.file} is none", 2)
+    return _open_log(options)
+
+
+def _open_log(options: argparse.Namespace) -> int:
     """Shows a log in the app, or a line for each second of it."""
+    from memtui.sources.log_format import LogError
+    from memtui.sources.replay import Replay
+
+    from .screen import check_terminal, show, wants_app
+
     try:
-        replay = Replay(options.file)
+        replay = Replay(options.file, lambda session: _foretold(session, options))
         if wants_app(options):
             check_terminal()
             show(replay, options)
@@ -33,6 +56,8 @@ def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
     from memtui.analysis.oom.story import Stories, short_lines
+    from memtui.analysis.shapes.outlook import shape_lines
+    from memtui.sources.log_reader import LogReader
 
     reader = LogReader(options.file)
     if reader.trouble:
@@ -55,12 +80,31 @@ def _print(options: argparse.Namespace) -> int:
         for story in Stories().update(reader.whole, reader.session_at):
             for line in short_lines(story):
                 say(line)
-        whole = build_view(reader.whole, options.device or reader.whole.default_device(), reader.end_ns)
+        for forecast in _foretold(reader.whole, options):
+            reader.whole.apply_shape(forecast)
+        device = options.device or reader.whole.default_device()
+        for line in shape_lines(reader.whole.shapes(device)):
+            say(line)
+        whole = build_view(reader.whole, device, reader.end_ns)
         if whole.state == "ended":
             say(farewell(whole))
     reader.close()
     print(end="", flush=True)
     return 0
+
+
+def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForecast]:
+    """What --max-shape asks for, from the recorded steps of a whole log."""
+    if options.max_shape is None:
+        return []
+    from memtui.analysis.shapes.outlook import outlook_now
+
+    found: list[ShapeForecast] = []
+    for device in (each.device for each in session.devices):
+        highest = session.steps.highest(device)
+        highest_bytes = None if highest is None else highest.bytes_held
+        found += outlook_now(session.recorded(device), options.max_shape, highest_bytes=highest_bytes)
+    return found
 
 
 def _moments(reader: LogReader) -> Iterator[tuple[Session, int]]:

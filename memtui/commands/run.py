@@ -71,7 +71,9 @@ def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argpar
         start = launch(argv, env, current_folder(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
     except LaunchFailed as error:
         raise launch_failed(error) from None
-    monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst())
+    monitor = Monitor(
+        start.pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst(asked=options.max_shape)
+    )
     kind = show(monitor, options)
     return leave_app(start.pid, kind, monitor.session)
 
@@ -190,7 +192,14 @@ class _Watcher:
     async def _watch(self) -> None:
         from .headless import print_lines
 
-        monitor = Monitor(self.pid, supervised=True, collect=False, log=self._log, label=self._label, analyst=Analyst())
+        monitor = Monitor(
+            self.pid,
+            supervised=True,
+            collect=False,
+            log=self._log,
+            label=self._label,
+            analyst=Analyst(asked=self._options.max_shape),
+        )
         lines = OwnLines(None if self._options.quiet else sys.stderr, shared=True)
         ended = await print_lines(monitor, lines, self._options.frames, self._options.device, asyncio.Event())
         if not ended:

@@ -131,3 +131,25 @@ class SteadyStep:
     free_bytes: Optional[int] = None
     allocated_peak_bytes: Optional[int] = None  # counted until then
     reserved_peak_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ShapeForecast:
+    """The peaks of a training whose batches are of another size than the recorded ones: predicted, in bytes.
+
+    `asked` is the size as the user wrote it, "" for the largest that was seen. Where `reason` says why there is no
+    forecast, or a request fails, there are no peaks.
+    """
+
+    time_ns: int  # the newest recorded step's end
+    device: str
+    asked: str = ""
+    allocated_bytes: Optional[int] = None
+    reserved_bytes: Optional[int] = None
+    factor: Optional[float] = None  # of the largest recorded batch
+    input_bytes: Optional[int] = None  # of the largest block of the step's input
+    by_peak: bool = False  # the largest that was seen was not recorded: its size is told by its peak
+    failed_bytes: Optional[int] = None  # a request that would fail
+    basis: str = ""
+    own_error_percent: Optional[float] = None  # of the largest recorded step's peak, foretold by the others
+    reason: str = ""

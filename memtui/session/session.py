@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Optional, Union
 
@@ -23,16 +24,19 @@ from memtui.wire.frames import (
     Tensors,
 )
 
+from .events import insert
 from .firststep import FirstStep
 from .floors import Floor, Floors
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, SteadyStep
+from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep
 from .steps import Step, StepHistory, StepPeak
 
 #: Events kept; the agent keeps fewer.
 EVENTS_KEPT = 2_000
+#: Of each name, also when others have pushed them out, the newest.
+EVENTS_OF_A_NAME_KEPT = 64
 
 #: Measured categories kept, the newest.
 LOOKS_KEPT = 512
@@ -95,6 +99,7 @@ class Session:
         self.connection: Connection = "none"
         self.connection_text = ""
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._events_by_name: dict[str, deque[Event]] = {}
         self.steps = StepHistory()
         self.phases = PhaseHistory()
         self.notices: dict[str, str] = {}  # by what gave them, so that each can take its own back
@@ -117,6 +122,7 @@ class Session:
         self._extra_devices: dict[str, Device] = {}
         self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
         self._steady: dict[str, SteadyStep] = {}
+        self._shapes: dict[tuple[str, str], ShapeForecast] = {}
 
     # What the agent says
 
@@ -227,19 +233,9 @@ class Session:
         self._tick_step_ns = frame.step_since_ns
 
     def _apply_event(self, event: Event) -> bool:
-        # After a reconnection the agent sends its events again. What happened first stands first, whatever was told
-        # first: a counter's change is seen only at the next frame.
-        place = len(self.events)
-        for held in reversed(self.events):
-            if held == event:
-                return False
-            if held.time_ns < event.time_ns:
-                break
-            place -= _order(held) > _order(event)
-        if len(self.events) == self.events.maxlen:
-            self.events.popleft()
-            place = max(0, place - 1)
-        self.events.insert(place, event)
+        if not insert(self.events, event):
+            return False
+        insert(self._events_by_name.setdefault(event.name, deque(maxlen=EVENTS_OF_A_NAME_KEPT)), event)
         if event.name == "optimizer_state_appeared":
             self.steps.optimizer_state_since(event.time_ns)
         return True
@@ -304,6 +300,15 @@ class Session:
     def steady_step(self, device: str) -> Optional[SteadyStep]:
         """What the newest recorded step of a device comes to; None where none was done again."""
         return self._steady.get(device)
+
+    def apply_shape(self, forecast: ShapeForecast) -> None:
+        """Takes in the peaks at a batch of another size; the newest of a device and size counts."""
+        self._shapes[forecast.device, forecast.asked] = forecast
+        self.revision += 1
+
+    def shapes(self, device: str) -> tuple[ShapeForecast, ...]:
+        """The peaks at batches of other sizes."""
+        return tuple(found for (name, _), found in self._shapes.items() if name == device)
 
     def set_connection(self, connection: Connection, text: str = "") -> None:
         """Says how the agent can be reached, and why it cannot."""
@@ -395,6 +400,10 @@ class Session:
         peaks = self._phase_peaks.get(name)
         return {} if peaks is None else peaks.by_phase
 
+    def events_of(self, name: str) -> Sequence[Event]:
+        """The newest events of a name, oldest first."""
+        return self._events_by_name.get(name, ())
+
     def reading(self, name: str) -> Optional[DeviceReading]:
         """The driver's newest figures for a device."""
         return self._readings.get(name)
@@ -423,6 +432,7 @@ class Session:
         twin = copy.copy(self)
         twin._records = False
         twin.events = self.events.copy()
+        twin._events_by_name = {name: events.copy() for name, events in self._events_by_name.items()}
         twin.steps = self.steps.snapshot()
         twin.notices = dict(self.notices)
         twin._looks = {name: looks.copy() for name, looks in self._looks.items()}
@@ -430,7 +440,7 @@ class Session:
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
-        twin._trials, twin._steady = self._trials.copy(), self._steady.copy()
+        twin._trials, twin._steady, twin._shapes = self._trials.copy(), self._steady.copy(), self._shapes.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors"),
             *("_readings", "_paired", "_extra_devices"),
@@ -459,11 +469,6 @@ class Session:
             name, "cuda", reading.name, "driver", uuid=reading.uuid, total_bytes=reading.total_bytes
         )
         return name
-
-
-def _order(event: Event) -> tuple[int, bool]:
-    """Of one instant, the retry came first: torch gives back its cache and tries again before it gives up."""
-    return event.time_ns, event.name != "alloc_retry"
 
 
 def bare_uuid(uuid: str) -> str:

@@ -12,6 +12,7 @@ Every line has a `kind` and a `time_ns` of the monitored machine:
 - `driver`, `host`: a reading of the driver, and of the process and the machine by the operating system.
 - `optimizer_trial`: what an optimizer's first steps will take, predicted before the first.
 - `steady_step`: what a recorded step comes to when it goes on like that, predicted.
+- `shape_forecast`: the peaks at batches of another size than the recorded ones, predicted.
 - `end`: `exit_status` (-N for signal N), `exception`, `text`; what is not known is left out.
 
 What cannot be had is left out, never 0.
@@ -28,6 +29,7 @@ from memtui.session.readings import (
     HostReading,
     OptimizerTrial,
     OtherProcess,
+    ShapeForecast,
     SteadyStep,
 )
 from memtui.session.session import End, Session
@@ -112,7 +114,9 @@ def read_message(line: Plain) -> Any:
         raise LogError(str(error)) from None
 
 
-def reading_line(kind: str, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep | End) -> Plain:
+def reading_line(
+    kind: str, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep | ShapeForecast | End
+) -> Plain:
     """A reading of the viewer's own, or the end."""
     plain = _given(reading)
     return {"kind": kind, "time_ns": plain.pop("time_ns"), **plain}
@@ -142,6 +146,11 @@ def read_trial(line: Plain) -> OptimizerTrial:
 def read_steady(line: Plain) -> SteadyStep:
     """What a recorded step comes to; raises LogError."""
     return _build(SteadyStep, line)
+
+
+def read_shape(line: Plain) -> ShapeForecast:
+    """The peaks at a batch of another size; raises LogError."""
+    return _build(ShapeForecast, line)
 
 
 def read_end(line: Plain) -> End:

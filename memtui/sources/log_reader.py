@@ -20,6 +20,7 @@ from .log_format import (
     read_frame,
     read_host,
     read_message,
+    read_shape,
     read_steady,
     read_trial,
 )
@@ -190,6 +191,8 @@ def apply_line(session: Session, plain: Any) -> None:
         session.apply_trial(read_trial(plain))
     elif kind == "steady_step":
         session.apply_steady(read_steady(plain))
+    elif kind == "shape_forecast":
+        session.apply_shape(read_shape(plain))
     elif kind == "end":
         session.end = read_end(plain)
         session.revision += 1

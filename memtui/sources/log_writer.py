@@ -7,7 +7,7 @@ import os
 import time
 from typing import Optional
 
-from memtui.session.readings import DriverReading, HostReading, OptimizerTrial, SteadyStep
+from memtui.session.readings import DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep
 from memtui.session.session import End, Message, Session
 from memtui.wire import codec
 from memtui.wire.frames import Frame
@@ -21,6 +21,7 @@ _KINDS: dict[type, str] = {
     HostReading: "host",
     OptimizerTrial: "optimizer_trial",
     SteadyStep: "steady_step",
+    ShapeForecast: "shape_forecast",
 }
 
 
@@ -59,7 +60,7 @@ class LogWriter:
             plain = codec.to_json(message)
             self._write({"kind": plain["kind"], "time_ns": message.time_ns, **plain})
 
-    def reading(self, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep) -> None:
+    def reading(self, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep | ShapeForecast) -> None:
         """Writes a reading of the viewer's own."""
         self._write(reading_line(_KINDS[type(reading)], reading))
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
-from memtui.session.readings import DriverReading, OptimizerTrial, SteadyStep
+from memtui.session.readings import DriverReading, OptimizerTrial, ShapeForecast, SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import Event, Frame, Model
 
@@ -52,7 +52,7 @@ class Monitor:
         log: Optional[LogWriter] = None,
         label: str = "",
         enter: bool = False,
-        analyst: Optional[Callable[[Session], Iterable[Event | SteadyStep]]] = None,
+        analyst: Optional[Callable[[Session], Iterable[Event | SteadyStep | ShapeForecast]]] = None,
     ) -> None:
         self.pid = pid
         self.session = Session(pid)
@@ -211,9 +211,12 @@ class Monitor:
                 self._take_found(found, received_ns)
         self._changed()
 
-    def _take_found(self, found: Event | SteadyStep, received_ns: int) -> None:
-        if isinstance(found, SteadyStep):
-            self.session.apply_steady(found)
+    def _take_found(self, found: Event | SteadyStep | ShapeForecast, received_ns: int) -> None:
+        if isinstance(found, (SteadyStep, ShapeForecast)):
+            if isinstance(found, SteadyStep):
+                self.session.apply_steady(found)
+            else:
+                self.session.apply_shape(found)
             if self._log is not None:
                 self._log.reading(found)
         elif self.session.apply(found, received_ns) and self._log is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Callable, Optional
 
+from memtui.session.readings import ShapeForecast
 from memtui.session.session import Session
 
 from .log_format import LogError
@@ -17,8 +19,11 @@ class Replay:
     replay = True
     program = None
 
-    def __init__(self, path: str) -> None:
-        """Checks that `path` is a log; raises LogError. Its content is read by `start`."""
+    def __init__(self, path: str, foretell: Optional[Callable[[Session], Iterable[ShapeForecast]]] = None) -> None:
+        """Checks that `path` is a log; raises LogError. Its content is read by `start`.
+
+        What `foretell` makes of the whole of it is shown from the instant on that it is of.
+        """
         with open_log(path) as file:
             if not file.readline().endswith(b"\n"):
                 raise LogError(nothing_recorded(path))
@@ -28,6 +33,7 @@ class Replay:
         self.start_ns = self.end_ns = 0
         self._cursor_ns = 0
         self._reader: Optional[LogReader] = None
+        self._foretell, self._foretold = foretell, tuple[ShapeForecast, ...]()
 
     def now_ns(self) -> int:
         """The instant that is shown, on the recorded machine's monotonic clock."""
@@ -36,13 +42,18 @@ class Replay:
     async def start(self) -> None:
         """Reads the log, in a thread; then shows its end. A log that cannot be read is told as a notice."""
         try:
-            self._reader = await asyncio.to_thread(LogReader, self.path)
+            self._reader = await asyncio.to_thread(self._read)
         except LogError as error:
             self.session.notice("log", str(error))
         else:
             self.start_ns, self.end_ns = self._reader.start_ns, self._reader.end_ns
             self.seek(self.end_ns)
         self._changed()
+
+    def _read(self) -> LogReader:
+        reader = LogReader(self.path)
+        self._foretold = () if self._foretell is None else tuple(self._foretell(reader.whole))
+        return reader
 
     async def stop(self) -> None:
         """Closes the log."""
@@ -59,6 +70,9 @@ class Replay:
             return
         self._cursor_ns = max(self.start_ns, min(time_ns, self.end_ns))
         self.session = self._reader.session_at(self._cursor_ns)
+        for forecast in self._foretold:
+            if forecast.time_ns <= self._cursor_ns:
+                self.session.apply_shape(forecast)
         self._changed()
 
     def _changed(self) -> None:

@@ -136,6 +136,7 @@ class DeviceFrame:
     num_segments: Optional[int] = None
     num_blocks: Optional[int] = None
     rss_bytes: Optional[int] = None  # host only: this is what the process occupies
+    allowed_bytes: Optional[int] = None  # the most this process may reserve; None where it has set itself no cap
     blocks: Optional[BlockSummary] = None
     classification: Optional[Classification] = None
 

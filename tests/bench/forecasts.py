@@ -1,167 +1,214 @@
-"""What a recorded step, done again by the simulated allocator, says of the peaks of a training, against what came.
+"""What is foretold of a training's peaks, against what came 20 steps on; beside it what others foretell.
 
-Each program is a session of `memtui run --headless --log`; the step that was recorded unasked and the frames until
-then are read back from the log. Beside it stands the naive forecast: the highest figure until that step had ended.
-Then the same from an empty allocator, the optimizer's state being still to come: as for a program that starts afresh.
+Each program is a session of `memtui run --headless --log`, read back from its log. Forecasts are made at three moments:
+after the first forward and before the first optimizer step, by the first step's figures and the optimizer's trial, of
+the peak allocated (nothing is foretold of the reserved then); and after one step that was recorded unasked, done again
+by the simulated allocator, of both. Until a second pass tells whether gradients are dropped before it, the first two
+say two figures, one for either case: the one that came true counts, and the row says "gradients stay" where it is the
+higher one. A third of the programs are drawn by MEMTUI_BENCH_SEED, the day where it is unset. MEMTUI_BENCH_KINDS is a
+regular expression that chooses among the names of all.
+
+Rivals, all but the last two of the peak allocated alone. At the first two moments: twice what is allocated when the
+first backward begins; a line by least squares through the last ten samples, on to the end of the 20 steps. Before any:
+the closed form with activations where it knows the network, else weights, gradients and state alone; torch's MemTracker
+over two steps. After the recorded step: the highest figure until it had ended ("naive"), and the same from an empty
+allocator, the optimizer's state being still to come: as for a program that starts afresh.
 """
 
 from __future__ import annotations
 
-import json
-import pathlib
+import os
+import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import NamedTuple, Optional
-
-from memtui.analysis.allocator.course import Addition, prepared
-from memtui.analysis.allocator.replay import Replayed, StepReplay, replayed
-from memtui.sources.log_reader import LogReader
-from memtui.wire.frames import RecordedStep
+from collections.abc import Iterable, Iterator
+from typing import Optional
 
 from . import surroundings
-from .report import Line, at_most
+from .forecast_rivals import closed_form, doubled, line_fitted, tracked
+from .forecast_run import Peaks, Session, measure
+from .report import Line, Skipped, at_most
 
-_PROGRAM = str(surroundings.PROGRAMS / "forecasts" / "loops.py")
-_STEPS = 20
 _MIB = 1 << 20
-#: Until the frame of a step's end; the next step begins later.
-_FRAME_NS = 20_000_000
-#: DESIGN's bar.
-_MEDIAN, _WORST = 0.1, 5.0
+#: DESIGN's bars: median and worst.
+_RECORDED, _EARLY = (0.1, 5.0), (0.2, 6.0)
 #: Its batches differ in length, which no single step can tell: it counts for no bar.
 _UNTOLD = frozenset(("GPT, any length",))
 #: Kinds that are also run with other settings of the allocator.
 _SETTINGS = {
-    "": None,
     "expandable_segments:True": ("GPT, AdamW foreach", "four tasks, any order", "ResNet, AMP"),
     "max_split_size_mb:64": ("GPT, AdamW foreach", "LSTM, RMSprop"),
     "roundup_power2_divisions:4": ("GPT, checkpointed",),
 }
-
-
-class Peaks(NamedTuple):
-    """Bytes of live tensors and of segments."""
-
-    allocated: int
-    reserved: int
-
-
-class Forecast(NamedTuple):
-    """What was predicted, what came, and what a naive forecast had said."""
-
-    predicted: Peaks
-    actual: Peaks
-    naive: Peaks
-    first: Peaks  # of the first step alone
-    afresh: Peaks
-    replay: Replayed
+FORWARD, OPTIMIZER, ALLOCATED, RESERVED = (
+    "after the first forward: allocated",
+    "before the first optimizer step: allocated",
+    "after a recorded step: allocated",
+    "after a recorded step: reserved",
+)
 
 
 def bench() -> Iterator[Line]:
-    """A line a program, then the bars over all of them, allocated and reserved together."""
-    off: list[float] = []
-    afresh: list[float] = []
-    for settings, kinds in _SETTINGS.items():
-        for kind in kinds or _kinds():
+    """Two lines a program, then the bars over all of them, then the rivals."""
+    seed, left_out, kinds = _kinds()
+    yield Line("seed", f"{seed}: MEMTUI_BENCH_SEED={seed} draws the same")
+    if left_out:
+        yield Line("left out", f"torchvision is not installed: {'; '.join(left_out)}")
+    if not kinds:
+        raise Skipped("MEMTUI_BENCH_KINDS chooses none")
+    trackers = tracked(list(dict.fromkeys(kind for kind, _ in kinds)))
+    own, others = Errors(), Errors()
+    for kind, settings in kinds:
+        name = f"{kind}, {settings}" if settings else kind
+        try:
             found = measure(kind, settings)
-            name = f"{kind}, {settings}" if settings else kind
-            if found is None:
-                yield Line(name, "no step was recorded", "", False)
-                continue
-            yield line(name, found)
-            if kind not in _UNTOLD:
-                off += map(abs, errors(found.predicted, found.actual))
-                afresh += map(abs, errors(found.afresh, found.actual))
-    yield at_most("after a recorded step: median error", statistics.median(off), _MEDIAN, "%")
-    yield at_most("after a recorded step: worst error", max(off), _WORST, "%")
-    yield Line("from nothing: median and worst error", f"{statistics.median(afresh):.3f} % and {max(afresh):.2f} %")
+        except subprocess.CalledProcessError as error:
+            told = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+            yield Line(name, f"it failed: {(told or [str(error)])[-1][:200]}", "", False)
+            continue
+        said, rivals = forecasts(found), _rivals(found, trackers.get(kind, (None, ""))[0])
+        yield _line(name, found, said)
+        yield _rival_line(name, found, rivals, trackers.get(kind, (None, "not run"))[1])
+        if kind not in _UNTOLD:
+            own.add(name, said)
+            others.add(name, rivals)
+    yield from _bars(own)
+    for what, errors in others.found.items():
+        yield Line(f"rival: {what}", _spread(errors, others.missing[what]))
 
 
-def _kinds() -> list[str]:
+class Errors:
+    """By forecast, its errors in percent without their sign, and the names of the programs that had none."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[float]] = {}
+        self.missing: dict[str, list[str]] = {}
+
+    def add(self, name: str, errors: dict[str, Optional[float]]) -> None:
+        """Those of one program."""
+        for what, error in errors.items():
+            self.found.setdefault(what, [])
+            self.missing.setdefault(what, [])
+            if error is None:
+                self.missing[what].append(name)
+            else:
+                self.found[what].append(abs(error))
+
+
+def _kinds() -> tuple[str, list[str], list[tuple[str, str]]]:
+    """(the seed, names that need torchvision where it is absent, chosen kinds with their settings)."""
+    words = "\n".join(
+        (
+            "from tests.bench.programs.forecasts.loops import kinds, lacking, seed",
+            "print(seed())",
+            "for kind in kinds(): print(int(lacking(kind)), kind)",
+        )
+    )
     with surroundings.runtime_folder() as runtime:
         environment = surroundings.with_virtual_gpu(runtime, agent=False)
-        words = "from tests.bench.programs.forecasts.loops import KINDS; print('\\n'.join(KINDS))"
         done = subprocess.run(
             [sys.executable, "-c", words], env=environment, capture_output=True, text=True, check=True
         )
-    return done.stdout.splitlines()
+    seed, *rows = done.stdout.splitlines()
+    chosen = re.compile(os.environ.get("MEMTUI_BENCH_KINDS", ""))
+    here = [row[2:] for row in rows if row[0] == "0"]
+    every = [(kind, "") for kind in here] + [(kind, each) for each, some in _SETTINGS.items() for kind in some]
+    left_out = [row[2:] for row in rows if row[0] == "1"]
+    return seed, left_out, [pair for pair in every if chosen.search(", ".join(filter(None, pair)))]
 
 
-def measure(kind: str, settings: str = "") -> Optional[Forecast]:
-    """One program's session; None where its log has no recorded step."""
-    with surroundings.runtime_folder() as runtime:
-        environment = surroundings.with_virtual_gpu(runtime, agent=False)
-        if settings:
-            environment["PYTORCH_CUDA_ALLOC_CONF"] = settings
-        log, facts = runtime / "log", runtime / "facts"
-        program = (sys.executable, _PROGRAM, kind, str(_STEPS), str(facts))
-        command = (sys.executable, "-m", "memtui", "run", "--headless", "--quiet", "--log", str(log), "--", *program)
-        subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True)
-        rows = [json.loads(row) for row in facts.read_text(encoding="utf-8").splitlines()]
-        return forecast(log, [Peaks(row["peak_allocated_bytes"], row["peak_reserved_bytes"]) for row in rows])
+def off(said: Optional[int], came: int) -> Optional[float]:
+    """In percent, with its sign."""
+    return None if said is None else 100 * (said - came) / came
 
 
-def forecast(log: pathlib.Path, peaks: list[Peaks]) -> Optional[Forecast]:
-    """From a log and what the program said of its peaks after each step."""
-    reader = LogReader(str(log))
-    try:
-        recorded = next(iter(reader.whole.recorded("cuda:0")), None)
-        if recorded is None or recorded.heap is None:
-            return None
-        told = reader.session_at(recorded.time_ns + recorded.duration_ns + _FRAME_NS).device_frame("cuda:0")
-    finally:
-        reader.close()
-    found = replayed(recorded, steps=len(peaks) - recorded.step)
-    so_far = Peaks(told.allocated_peak_bytes or 0, told.reserved_peak_bytes or 0) if told else Peaks(0, 0)
-    fresh = from_nothing(recorded)
-    return Forecast(
-        predicted=Peaks(
-            max(so_far.allocated, found.peak_allocated_bytes), max(so_far.reserved, found.peak_reserved_bytes)
-        ),
-        actual=peaks[-1],
-        naive=peaks[recorded.step],
-        first=peaks[0],
-        afresh=Peaks(fresh.peak_allocated_bytes, fresh.peak_reserved_bytes),
-        replay=found,
-    )
+def forecasts(found: Session) -> dict[str, Optional[float]]:
+    """The viewer's own, by how far they are off."""
+    predicted = None if found.recorded is None else found.recorded.predicted
+    actual = found.actual.allocated
+    return {
+        FORWARD: off(found.after_forward and found.after_forward.nearer(actual), actual),
+        OPTIMIZER: off(found.before_optimizer and found.before_optimizer.nearer(actual), actual),
+        ALLOCATED: off(predicted and predicted.allocated, found.actual.allocated),
+        RESERVED: off(predicted and predicted.reserved, found.actual.reserved),
+    }
 
 
-def from_nothing(recorded: RecordedStep) -> Replayed:
-    """The same steps in a new process, in the first of which the optimizer makes its state."""
-    state = [
-        number
-        for number, row in enumerate(recorded.blocks)
-        if row[0] < 0 and recorded.categories[row[3]] == "optimizer_state"
-    ]
-    begins = next((mark.event for mark in recorded.marks if mark.phase == "optimizer"), len(recorded.event_us))
-    asked = recorded.heap.asked_bytes if recorded.heap is not None else ()
-    additions = [Addition(begins, asked[number] or recorded.blocks[number][2]) for number in state]
-    replay = StepReplay(prepared(recorded, additions), from_empty=True, absent=state)
-    for _ in replay.run(_STEPS):
-        pass
-    return replay.result
+def _rivals(found: Session, tracker: Optional[int]) -> dict[str, Optional[float]]:
+    size, whole = closed_form(found.facts)
+    recorded = found.recorded
+    said = {
+        "twice what it is now": doubled(found.samples),
+        "line, after the first forward": line_fitted(found.samples, "backward_start"),
+        "line, before the first optimizer step": line_fitted(found.samples, "optimizer_start"),
+        "closed form": size if whole else None,
+        "closed form without activations": None if whole else size,
+        "MemTracker": tracker,
+    }
+    errors = {what: off(size, found.actual.allocated) for what, size in said.items()}
+    for what, peaks in (("naive", recorded and recorded.naive), ("from nothing", recorded and recorded.afresh)):
+        errors[f"{what}: allocated"] = off(peaks and peaks.allocated, found.actual.allocated)
+        errors[f"{what}: reserved"] = off(peaks and peaks.reserved, found.actual.reserved)
+    return errors
 
 
-def errors(predicted: Peaks, actual: Peaks) -> tuple[float, float]:
-    """In percent, allocated and reserved."""
-    allocated, reserved = (100 * (said - came) / came for said, came in zip(predicted, actual))
-    return allocated, reserved
+def _line(name: str, found: Session, said: dict[str, Optional[float]]) -> Line:
+    """The peaks that came, in MiB, and the errors."""
+    forward, optimizer, *recorded = map(_shown, said.values())
+    parts = [f"{_mib(found.actual)} MiB: {forward}, {optimizer}, {'/'.join(recorded)} %"]
+    if found.recorded is not None:
+        replay = found.recorded.replay
+        parts.append("every address" if replay.exact else f"{replay.same_place} of {replay.compared} addresses")
+        parts.append("steady" if replay.steady else "rising")
+    stay = [found.after_forward, found.before_optimizer]
+    if any(early is not None and early.nearer(found.actual.allocated) != early.bytes_held for early in stay):
+        parts.append("gradients stay")
+    if found.untried:
+        parts.append("its optimizer was not tried in time")
+    return Line(name, "; ".join(parts))
 
 
-def line(name: str, found: Forecast) -> Line:
-    """Allocated and reserved: predicted and actual MiB, then the errors of this and of the other forecasts."""
-    said, came = ("/".join(f"{size / _MIB:,.1f}" for size in peaks) for peaks in (found.predicted, found.actual))
-    parts = (
-        "/".join(f"{error:+.2f}" for error in errors(peaks, found.actual))
-        for peaks in (found.predicted, found.naive, found.afresh, found.first)
-    )
-    own, naive, afresh, first = parts
-    replay = found.replay
-    places = "every address" if replay.exact else f"{replay.same_place} of {replay.compared} addresses"
+def _rival_line(name: str, found: Session, errors: dict[str, Optional[float]], refused: str) -> Line:
+    doubled, forward, optimizer, whole, without, tracker, *both = map(_shown, errors.values())
+    form = f"closed form {whole}" if without == "–" else f"closed form {without} without activations"
+    torchs = f"MemTracker refused ({refused[:60]})" if refused else f"MemTracker {tracker}"
+    first = _shown(off(found.peaks[0].allocated, found.actual.allocated))
     return Line(
-        name,
-        f"{said} of {came} MiB: {own} %, naive {naive}, from nothing {afresh}, first step {first}; "
-        f"{places}, {'steady' if replay.steady else 'rising'}, {len(replay.steps)} steps",
+        f"{name}: others",
+        f"twice {doubled}, line {forward}, {optimizer}, {form}, {torchs}, naive {'/'.join(both[:2])}, from nothing "
+        f"{'/'.join(both[2:])}, first step {first} %",
     )
+
+
+def _bars(own: Errors) -> Iterator[Line]:
+    for what in (FORWARD, OPTIMIZER, ALLOCATED, RESERVED):
+        yield from _bar(what, own.found.get(what, []), _EARLY if what in (FORWARD, OPTIMIZER) else _RECORDED)
+        without = own.missing.get(what, [])
+        if without:
+            yield Line(f"{what}, not told", "; ".join(without), "none", False)
+    both = [*own.found.get(ALLOCATED, []), *own.found.get(RESERVED, [])]
+    yield from _bar("after a recorded step: both", both, _RECORDED)
+
+
+def _bar(what: str, errors: Iterable[float], bars: tuple[float, float]) -> Iterator[Line]:
+    found = list(errors)
+    if found:
+        note = f" of {len(found)}"
+        yield at_most(f"{what}: median error", statistics.median(found), bars[0], "%", note=note)
+        yield at_most(f"{what}: worst error", max(found), bars[1], "%", note=note)
+
+
+def _spread(errors: list[float], without: list[str]) -> str:
+    if not errors:
+        return "never"
+    told = f"{statistics.median(errors):.2f} and {max(errors):.1f} %, median and worst of {len(errors)}"
+    return f"{told}; {len(without)} without" if without else told
+
+
+def _shown(error: Optional[float]) -> str:
+    return "–" if error is None else f"{error:+.2f}"
+
+
+def _mib(peaks: Peaks) -> str:
+    return "/".join(f"{size / _MIB:,.1f}" for size in peaks)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from memtui.analysis.build import build_view
-from memtui.analysis.forecast import Forecast, build_forecast
-from memtui.analysis.ladder import build_ladder
+from memtui.analysis.forecast import Forecast, build_forecast, forecast_lines
+from memtui.analysis.ladder import Ladder, build_ladder
 from memtui.analysis.optimizers import missing_state_bytes, state_factor, temporary_bytes
 from memtui.analysis.policy import DEFAULT
 from memtui.session.readings import HostReading, OptimizerTrial
@@ -100,6 +100,33 @@ def test_an_unknown_optimizer_has_no_prediction() -> None:
     assert forecast.allocated_bytes == 200 * MIB
     assert forecast.first_step_bytes is None
     assert any("Adam8bit" in line for line in view.forecast)
+
+
+def test_gradients_may_stay_until_a_second_pass_is_seen() -> None:
+    """GIVEN one backward pass, THEN both are told: the peak without gradients before it, and with them."""
+    run = Run()
+    published_mlp(run)
+
+    forecast = forecast_of(run)
+
+    assert forecast.kept_bytes == (360 + 96 + 192) * MIB
+    assert any("up to 648.0 MiB if gradients stay" in line for line in forecast_lines(forecast, Ladder()))
+
+
+def test_what_stays_is_known_after_a_second_pass() -> None:
+    """GIVEN two backward passes before the first optimizer step, THEN their peak is all that there is to say."""
+    run = Run()
+    run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
+    run.frame(184 * MIB, phase="backward", boundary="backward_start", step_peak_bytes=208 * MIB)
+    run.frame(280 * MIB, phase="backward", boundary="backward_start", step_peak_bytes=300 * MIB)
+    run.frame(216 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=440 * MIB)
+    run.adam(96 * MIB)
+    run.frame(216 * MIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=440 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert forecast.kept_bytes is None
+    assert forecast.allocated_bytes == (440 + 192) * MIB
 
 
 def test_sgd_needs_no_state() -> None:
@@ -261,6 +288,87 @@ def test_an_out_of_memory_error_speaks_first() -> None:
     assert (alive.level, dead.level) == ("bad", "bad")
     much_later = build_view(run.session, "cuda:0", run.now_ns + 10 * 60 * SECOND)
     assert much_later.state == "ended"
+
+
+def test_a_caught_error_is_not_forgotten_at_once() -> None:
+    """GIVEN one that the program caught, THEN what it asked for is in no peak, and the verdict waits for 20 steps."""
+    run = Run()
+    steady(run, peak=10 * GIB, reserved=12 * GIB, used=13 * GIB)
+    figures = {"asked_bytes": 2 * GIB, "device_free_bytes": 400 * MIB, "allocated_bytes": 21 * GIB}
+    run.session.apply(Event("oom", run.now_ns, 3, "forward", "cuda:0", figures), 0)
+    run.now_ns += DEFAULT.recent_ns
+    run.end_step(4 * GIB, 10 * GIB, reserved=12 * GIB)
+    run.driver(13 * GIB, 13 * GIB)
+    run.frame(4 * GIB, 12 * GIB)
+
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    assert view.verdict.level == "warning"
+    assert view.verdict.text.startswith("fits, 54 % to spare: ")
+    assert view.verdict.text.endswith(" · out of memory in forward, 1 step ago")
+    line = "out of memory in forward, step 4: 2.0 GiB asked for on top of 21.0 GiB are not in this"
+    assert line in view.forecast
+    for _ in range(20):
+        run.end_step(4 * GIB, 10 * GIB, reserved=12 * GIB)
+    view = build_view(run.session, "cuda:0", run.now_ns)
+    assert (view.verdict.level, line in view.forecast) == ("good", True)
+
+
+def test_retries_of_what_fits_are_the_caches() -> None:
+    """GIVEN live tensors that fit and a cache that fills the device, THEN both are said; of this device alone."""
+    run = Run()
+    steady(run, peak=10 * GIB, reserved=23 * GIB, used=24 * GIB - MIB)
+    fits = build_view(run.session, "cuda:0", run.now_ns).verdict.text
+    for number, device in enumerate(("cuda:1", "cuda:0", "cuda:0")):
+        run.session.apply(Event("alloc_retry", run.now_ns + number, 3, "forward", device), 0)
+
+    verdict = build_view(run.session, "cuda:0", run.now_ns + SECOND).verdict
+
+    told = "2 allocation retries in the last minute: the cache fills the device now and then"
+    assert (verdict.level, verdict.text) == ("warning", f"{fits} · {told}")
+    later = build_view(run.session, "cuda:0", run.now_ns + DEFAULT.recent_ns + SECOND).verdict
+    assert (later.level, later.text) == ("good", fits)
+
+
+def test_a_cap_of_its_own_is_the_capacity() -> None:
+    """GIVEN a process that may reserve 12 of the device's 24 GiB, THEN nothing beside the allocator is part of it."""
+    run = Run()
+    steady(run, peak=9 * GIB, reserved=10 * GIB, used=11 * GIB, allowed_bytes=12 * GIB)
+
+    view = build_view(run.session, "cuda:0", run.now_ns)
+
+    own = "this process may have (set_per_process_memory_fraction)"
+    assert view.verdict.text == f"fits, 25 % to spare: predicted peak allocated 9.0 GiB of 12.0 {own}"
+    assert "this process may have 12.0 GiB (set_per_process_memory_fraction)" in view.forecast
+    assert {row.key: row.figure.value for row in view.rows}["headroom_bytes"] == 3 * GIB
+    assert [rule.label for rule in view.rules if rule.key == "capacity"] == [
+        "capacity 24.0 GiB",
+        "may reserve 12.0 GiB",
+    ]
+    run.frame(4 * GIB, 10 * GIB, step_peak_bytes=13 * GIB, allowed_bytes=12 * GIB)
+    assert build_view(run.session, "cuda:0", run.now_ns).verdict.text.startswith("does not fit, short by 1.0 GiB: ")
+    # Once it is lifted the device counts again.
+    run.frame(4 * GIB, 10 * GIB, step_peak_bytes=13 * GIB)
+    assert build_view(run.session, "cuda:0", run.now_ns).verdict.text.startswith("fits, 42 % to spare: ")
+
+
+def test_a_cap_above_what_is_left_of_the_device_is_none() -> None:
+    """GIVEN another process that leaves less than the cap, THEN the device decides."""
+    run = Run()
+    steady(run, peak=9 * GIB, reserved=10 * GIB, used=23 * GIB, allowed_bytes=12 * GIB)
+    assert build_view(run.session, "cuda:0", run.now_ns).verdict.text == (
+        "fits, 8 % to spare: predicted peak 22.0 GiB of 24.0"
+    )
+
+
+def test_a_cap_alone_tells_only_what_does_not_fit() -> None:
+    """GIVEN no figures of the driver, THEN it is not known what else is on the device."""
+    run = Run()
+    run.adam(GIB, state=2 * GIB, steps=1)
+    for peak, text in ((9 * GIB, "what else is on the device is not known"), (13 * GIB, "does not fit, short by 1.0")):
+        run.end_step(4 * GIB, peak, allowed_bytes=12 * GIB)
+        run.end_step(4 * GIB, peak, allowed_bytes=12 * GIB)
+        assert text in build_view(run.session, "cuda:0", run.now_ns).verdict.text
 
 
 def test_what_happens_beside_the_first_step_is_not_taken_for_it() -> None:

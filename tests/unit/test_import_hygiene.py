@@ -28,6 +28,7 @@ def loaded_by(code: str) -> set[str]:
         "import memtui.wire.codec, memtui.wire.paths",
         "import memtui.cli",
         "import memtui.supervisor",
+        "import memtui.snapshots.queries, memtui.snapshots.page, memtui.snapshots.export",
         "import memtui.planning.throwaway, memtui.planning.capability, memtui.planning.inside",
     ],
 )

@@ -89,7 +89,7 @@ def looked_at(sizes: list[int]) -> Run:
 
 def test_a_leak_grows() -> None:
     """Up at every look."""
-    line = growth_line(looked_at([MIB * step for step in range(20)]).session, "cuda:0", None, DEFAULT)
+    line = growth_line(looked_at([MIB * step for step in range(20)]).session, "cuda:0", None, None, DEFAULT)
 
     assert line.startswith("activations +11.0 MiB; looked at in steps 9 to 20")
 
@@ -98,19 +98,19 @@ def test_a_warm_up_does_not_grow() -> None:
     """Up and then flat (2934, 4413, 4433, 4537 MiB, then no more)."""
     sizes = [2934, 4413, 4433, *range(4440, 4448), *[4537] * 5]
 
-    assert growth_line(looked_at(sizes).session, "cuda:0", None, DEFAULT).startswith("nothing grows")
+    assert growth_line(looked_at(sizes).session, "cuda:0", None, None, DEFAULT).startswith("nothing grows")
 
 
 def test_shapes_that_vary_do_not_grow() -> None:
     """Up and down."""
     sizes = [MIB * (size % 5) for size in range(20)]
 
-    assert growth_line(looked_at(sizes).session, "cuda:0", None, DEFAULT).startswith("nothing grows")
+    assert growth_line(looked_at(sizes).session, "cuda:0", None, None, DEFAULT).startswith("nothing grows")
 
 
 def test_too_few_steps_say_nothing() -> None:
     """No judgement before there is something to judge."""
-    assert growth_line(looked_at([1, 2, 3]).session, "cuda:0", None, DEFAULT) == ""
+    assert growth_line(looked_at([1, 2, 3]).session, "cuda:0", None, None, DEFAULT) == ""
 
 
 def test_fragmentation_that_is_not_counted() -> None:

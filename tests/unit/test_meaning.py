@@ -117,6 +117,50 @@ def test_reserved_and_driver_are_told_with_the_columns_figures(reader: LogReader
     assert "400.0 MiB outside its allocator" in driver
 
 
+def grown(step_bytes: int, step_blocks: int) -> View:
+    """The screen after the beginnings of 80 forwards, two steps apart, on a device of 24 GiB."""
+    run = Run()
+    for place in range(80):
+        held = 2048 * MIB + 2 * place * step_bytes
+        run.driver(held + 1024 * MIB, held)
+        run.frame(held, step=2 * place, boundary="forward_start", num_blocks=400 + 2 * place * step_blocks)
+    return build_view(run.session, "cuda:0", run.now_ns)
+
+
+def test_a_leak_is_explained_with_its_figures() -> None:
+    """GIVEN 8 MiB and three blocks a step, THEN what grows, since when, until when, and where to look."""
+    view = grown(8 * MIB, 3)
+
+    said = answer(view, "from step to step")
+
+    assert said.startswith(
+        "A leak: what is allocated as a forward begins rises by 8.0 MiB a step (steps 1 to 159), in 3.0 more blocks a "
+        "step, and does not come down again: full in about "
+    )
+    assert ".item() and .detach()" in said
+    assert view.growth.endswith(said[said.index(": full in about") : said.index(". Something keeps")])
+
+
+def test_growth_in_as_many_blocks_is_called_no_leak() -> None:
+    said = answer(grown(8 * MIB, 0), "from step to step")
+    assert said.startswith("What is allocated as a forward begins rises by 8.0 MiB a step (steps 1 to 159), but in as ")
+    assert "longer batches" in said
+
+
+def test_no_leak_is_said_to_be_none_so_far(reader: LogReader) -> None:
+    """GIVEN looks that can be compared THEN it is told what a leak would be; GIVEN too few THEN nothing is."""
+    assert answer(build_view(reader.whole, "cuda:0", reader.end_ns), "from step to step") == ""
+    run = Run()
+    for step in range(12):
+        look = classified(100 * MIB, step=step, phase="forward", parameters=90 * MIB)
+        run.frame(100 * MIB, step=step, phase="forward", classification=look)
+    said = answer(build_view(run.session, "cuda:0", run.now_ns), "from step to step")
+    assert said.startswith(
+        "No leak was found so far. It would be one if what is allocated as forwards begin rose evenly"
+    )
+    assert said.endswith("By category: nothing grows: steps 1 to 12 compared in forward.")
+
+
 def test_nothing_is_said_of_what_is_not_known() -> None:
     """GIVEN no categories, no model, no driver, THEN neither a line nor an answer that would need them."""
     run = Run()

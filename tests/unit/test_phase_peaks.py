@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from memtui.analysis.build import build_view
-from memtui.analysis.phasepeaks import phase_peaks_line
+from memtui.analysis.phasepeaks import besides_lines, phase_peaks_line
+from memtui.analysis.policy import DEFAULT
 from memtui.analysis.status import place_of
 from memtui.session.phasepeaks import PhasePeak
 from memtui.wire.frames import Device
-from tests.support.sessions import GIB, SECOND, Run
+from tests.support.sessions import GIB, SECOND, Run, classified
 
 CUDA = "cuda:0"
 
@@ -176,6 +177,78 @@ def test_the_line() -> None:
     view = build_view(run.session, CUDA, run.now_ns)
     assert view.phase_peaks == phase_peaks_line(run.session, CUDA)
     assert view.phases_seen == ("startup", "compilation")
+
+
+def trained(run: Run, steps: int, peak: int = 10 * GIB) -> None:
+    """Whole steps with state in memory."""
+    run.adam(GIB, state=2 * GIB, steps=1)
+    run.frame(4 * GIB, phase="forward", boundary="forward_start")
+    for _ in range(steps):
+        run.end_step(4 * GIB, peak)
+
+
+def test_passes_that_were_never_seen_are_in_no_forecast() -> None:
+    """Said once 20 steps are over, in one line; GIVEN an agent that came late, with the step it came at."""
+    run = Run()
+    trained(run, 19)
+    assert besides_lines(run.session, CUDA, DEFAULT) == ()
+    run.end_step(4 * GIB, 10 * GIB)
+    unseen = "no evaluation or checkpoint seen yet: their peaks are not in this"
+    assert build_view(run.session, CUDA, run.now_ns).forecast[-1] == unseen
+    run.frame(3 * GIB, phase="evaluation", boundary="evaluation_start")
+    assert besides_lines(run.session, CUDA, DEFAULT) == (
+        "evaluation: peak ≥ 3.0 GiB (step 21)",
+        "no checkpoint seen yet: its peak is not in this",
+    )
+    late = Run()
+    late.step = 900
+    late.frame(4 * GIB)
+    trained(late, 20)
+    assert besides_lines(late.session, CUDA, DEFAULT) == (
+        "no evaluation or checkpoint seen since step 901: their peaks are not in this",
+    )
+    late.session.ended(late.now_ns, 0)
+    assert besides_lines(late.session, CUDA, DEFAULT) == ()
+
+
+def test_an_evaluation_that_was_higher_than_every_step_is_the_forecast() -> None:
+    """Also after the program has set its counters back."""
+    run = Run()
+    trained(run, 3)
+    run.frame(5 * GIB, phase="evaluation", phase_since_ns=0, allocated_peak_bytes=10 * GIB)
+    run.frame(5 * GIB, phase="evaluation", phase_since_ns=0, allocated_peak_bytes=14 * GIB)
+    for _ in range(3):
+        run.end_step(4 * GIB, 10 * GIB, allocated_peak_bytes=10 * GIB)
+
+    line = build_view(run.session, CUDA, run.now_ns).forecast[0]
+
+    assert line == "peak allocated ≥ 14.0 GiB predicted: evaluation, step 4"
+
+
+def test_an_evaluation_before_the_first_step_comes_again_on_top_of_the_state() -> None:
+    """GIVEN what will hold the state is known, and then what does hold it."""
+    run = Run()
+    run.adam(2 * GIB)
+    run.frame(3 * GIB, phase="evaluation", phase_since_ns=0, allocated_peak_bytes=3 * GIB)
+    run.frame(3 * GIB, phase="evaluation", phase_since_ns=0, allocated_peak_bytes=14 * GIB)
+    run.frame(2 * GIB, phase="forward", boundary="forward_start", allocated_peak_bytes=14 * GIB)
+    peaks = {"step_peak_bytes": 6 * GIB, "allocated_peak_bytes": 14 * GIB}
+    run.frame(4 * GIB, phase="backward", boundary="backward_end", **peaks)
+    assert build_view(run.session, CUDA, run.now_ns).forecast[0].startswith("peak allocated 18.0 GiB predicted: evalu")
+
+    run.end_step(8 * GIB, 9 * GIB, classification=classified(8 * GIB, optimizer_state=4 * GIB))
+    run.adam(2 * GIB, state=4 * GIB, steps=1)
+    for _ in range(2):
+        run.end_step(6 * GIB, 10 * GIB, allocated_peak_bytes=14 * GIB)
+    assert build_view(run.session, CUDA, run.now_ns).forecast[0].startswith("peak allocated 18.0 GiB predicted: ev")
+
+
+def test_a_checkpoint_that_was_loaded_does_not_come_again() -> None:
+    run = Run()
+    run.frame(20 * GIB, phase="checkpoint", phase_since_ns=0)
+    trained(run, 3)
+    line = build_view(run.session, CUDA, run.now_ns).forecast[0]
+    assert line == "peak allocated 10.0 GiB predicted: highest step so far (step 2)"
 
 
 @pytest.mark.parametrize(

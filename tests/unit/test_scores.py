@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from memtui.analysis.errors import SCORED, error_share
 from memtui.analysis.events import event_text
-from memtui.analysis.scores import SCORED, Scorer, error_share
+from memtui.analysis.scores import Scorer
 from memtui.session.readings import SteadyStep
 from memtui.wire.frames import Event
 from tests.support.sessions import MIB, Run, classified
@@ -58,9 +59,11 @@ def test_later_steps_are_scored_after_enough_of_them() -> None:
 
     assert [event.text for event in told] == [
         "first step, after the first backward",
+        "peak by step 10, from whole steps",
+        "peak by step 20, from whole steps",
         "later steps, after the first backward",
     ]
-    assert told[1].figures["predicted_bytes"] == told[1].figures["actual_bytes"] == 552 * MIB
+    assert told[3].figures["predicted_bytes"] == told[2].figures["actual_bytes"] == 552 * MIB
 
 
 def test_nothing_is_scored_that_was_not_predicted() -> None:
@@ -70,6 +73,29 @@ def test_nothing_is_scored_that_was_not_predicted() -> None:
     run.end_step(408 * MIB, 552 * MIB)
 
     assert scorer.due(run.session) == []
+
+
+def test_whole_steps_are_scored_as_their_number_doubles() -> None:
+    """GIVEN a longer batch at step 15, THEN the forecast of the first ten steps was too low, and the next one right."""
+    run, scorer = Run(), Scorer()
+    _through_the_first_optimizer(run)
+    told = []
+    for number in range(2, 42):
+        run.end_step(408 * MIB, (660 if number == 15 else 600) * MIB)
+        told += [event for event in scorer.due(run.session) if event.text.endswith("from whole steps")]
+
+    assert [event.text.partition(",")[0] for event in told] == [f"peak by step {number}" for number in (10, 20, 40)]
+    assert [round(error_share(event) or 0, 3) for event in told] == [0, -0.091, 0]
+    assert event_text(told[1]) == "peak by step 20: forecast 600.0 MiB, actual 660.0 MiB, -9.1 %: from whole steps"
+
+
+def test_whole_steps_before_the_state_are_not_scored() -> None:
+    """GIVEN an optimizer that has not stepped yet, THEN what it will make is predicted, and may be long in coming."""
+    run, scorer = Run(), Scorer()
+    run.adam(96 * MIB)
+    for _ in range(40):
+        run.end_step(216 * MIB, 360 * MIB)
+        assert scorer.due(run.session) == []
 
 
 def _done_again(run: Run, allocated: int, reserved: int) -> SteadyStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import random
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from memtui.analysis.allocator.blocks import LIVE, Block
 from memtui.analysis.allocator.caching import CachingAllocator, OutOfMemory
 from memtui.analysis.allocator.settings import settings_from
 from memtui.analysis.allocator.snapshot import Stretch, restored, stretches, stretches_from
-from tests.support import programs
+from tests.support import allocations, programs
+from tests.support.allocations_simulated import all_compared
 
 pytestmark = pytest.mark.virtual_gpu
 
@@ -206,3 +208,26 @@ def test_from_a_snapshot_on(settings: str) -> None:
     if settings.startswith("expandable"):
         asked = [operation for operation in asked if operation != ["empty_cache"]]
     compare(asked, settings, "64GiB", again_after=200)
+
+
+@pytest.mark.parametrize(
+    "settings", ["", "expandable_segments:True", "max_split_size_mb:64", "garbage_collection_threshold:0.5"]
+)
+def test_pools_graphs_and_streams(tmp_path: pathlib.Path, settings: str) -> None:
+    """Two random programs a kind in one process, also with MemPools, captured graphs, a cap, and too little memory."""
+    wanted = 2 * len(allocations.KINDS)
+    environment = programs.plain_environment() | programs.virtual_gpu.virtual_environment(memory="24GiB")
+    environment |= {"PYTORCH_CUDA_ALLOC_CONF": settings, "PYTHONPATH": str(programs.PROGRAMS.parents[1])}
+    done = subprocess.run(
+        programs.command("-m", "tests.bench.programs.allocator", "0", str(wanted), str(tmp_path), direct=False),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = list(all_compared(tmp_path, range(wanted)))
+    assert len(found) == wanted
+    assert sum(each.real["num_ooms"] for each in found) > 0
+    assert [each for each in found if not each.equal] == []

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
+from memtui.analysis.errors import SCORED, error_share
 from memtui.analysis.firststep import after_forward
-from memtui.analysis.scores import SCORED, error_share
 from memtui.sources.log_reader import LogReader
 from tests.bench import surroundings
 

@@ -41,7 +41,7 @@ class PrivatePool:
 class FreeBlocks:
     """One stream's free blocks of a pool, by size, age of the segment and address, and its unmapped ones by address.
 
-    Torch's BlockComparatorSizeCounterAddress; before 2.14, where the age does not count, a segment's age is 0.
+    Torch's BlockComparatorSizeCounterAddress; in older ones, where the age does not count, a segment's age is 0.
     """
 
     __slots__ = ("blocks", "pool", "stream", "unmapped")

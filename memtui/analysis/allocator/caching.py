@@ -1,6 +1,9 @@
 """Torch's CUDACachingAllocator of one device, followed rule by rule: its native form, not cudaMallocAsync.
 
-Compared with torch 2.14 itself, operation by operation, by tests/virtual_gpu/test_allocator.py.
+Compared with torch 2.14 itself, operation by operation, by tests/virtual_gpu/test_allocator.py, and over 10,000 random
+programs by tests/bench/allocator.py. Up to torch 2.11 nothing is given back for a MemPool's allocation, which is not
+followed; nor are MemPools with an allocator of their own, without splitting, or lent in need (`use_on_oom`), and the
+settings throw_on_cudamalloc_oom and graph_capture_record_stream_reuse.
 """
 
 from __future__ import annotations
@@ -38,10 +41,11 @@ class CachingAllocator:
     """Blocks, segments and counters of one device.
 
     `capacity_bytes` is what the device can give this allocator, None where that is not known: as much as is asked for;
-    `allowed_bytes` what set_per_process_memory_fraction leaves it; `total_bytes` the device's memory, by which the
-    addresses of expandable segments are reserved. Of equally large blocks that of the oldest segment is taken, and not
-    `by_age`, before torch 2.14, that at the lowest address: `place` tells where the device puts segments, without it
-    each is above the one before.
+    `allowed_bytes` what set_per_process_memory_fraction leaves it, None where that is all; `total_bytes` the device's
+    memory, by which the addresses of expandable segments are reserved. Of equally large blocks that of the oldest
+    segment is taken, and not `by_age`, in older torch, that at the lowest address: tie_rules. `place` tells where the
+    device puts segments, without it each is above the one before; it also decides which of one stream's expandable
+    segments grows first.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class CachingAllocator:
         self.num_alloc_retries = self.num_ooms = 0
         self.small, self.large = Pool(small=True), Pool(small=False)
         self.private: dict[tuple[int, int], PrivatePool] = {}
+        #: The pool of the graph that is being captured: until that ends nothing is given back to the device for it.
+        self.capturing: Optional[tuple[int, int]] = None
         self.segments: dict[int, Segment] = {}  # by address
         self._place = place or self._above_the_last
         self._last_address = _FIRST_ADDRESS
@@ -75,11 +81,8 @@ class CachingAllocator:
     # -- what a program does -----------------------------------------------------------
 
     def allocate(self, asked_bytes: int, stream: int = DEFAULT_STREAM, pool_id: tuple[int, int] = NO_POOL) -> Block:
-        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone.
-
-        Within a `pool_id` nothing is given back for it, as during a capture.
-        """
-        if self._pending:
+        """Torch's malloc: a block for so many bytes, at least one; raises OutOfMemory, and what was cached is gone."""
+        if self._pending and pool_id != self.capturing:
             self.finish_events()
         size = ((asked_bytes + 511) & -512 or UNIT_BYTES) if self._rounded is None else self._rounded(asked_bytes)
         pool = self._pool(size, pool_id)
@@ -142,7 +145,14 @@ class CachingAllocator:
             self.complete_free(block)
 
     def empty_cache(self) -> None:
-        """Torch's empty_cache: every segment that is free as a whole goes back, and every free page."""
+        """Torch's empty_cache: every segment that is free as a whole goes back, and every free page.
+
+        On a stream whose graph is being captured it does nothing.
+        """
+        if self.capturing is None:
+            self._release_all()
+
+    def _release_all(self) -> None:
         self.finish_events()
         for pool in (self.large, self.small):
             self._release(pool)
@@ -155,9 +165,18 @@ class CachingAllocator:
         """The peaks are what there is now."""
         self.peak_allocated_bytes, self.peak_reserved_bytes = self.allocated_bytes, self.reserved_bytes
 
-    def free_pool(self, pool_id: tuple[int, int]) -> None:
-        """Nobody uses a private pool any more: what is free of it can go back to the device from now on."""
-        self.private[pool_id].freeable = True
+    def free_pool(self, pool_id: tuple[int, int], *, at_once: bool = False) -> None:
+        """Nobody uses a private pool any more: what is free of it can go back to the device from now on.
+
+        Of a MemPool that goes `at_once`, of a graph's when next something is given back.
+        """
+        pool = self.private.get(pool_id)
+        if pool is None:  # nothing was ever allocated from it
+            return
+        pool.freeable = True
+        if at_once:
+            self._release(pool.small)
+            self._release(pool.large)
 
     # -- what it begins with ---------------------------------------------------------------
 
@@ -250,8 +269,9 @@ class CachingAllocator:
         block = self._new(home, size, segment_bytes)
         if block is None and self._release_oversize(home, size):
             block = self._new(home, size, segment_bytes)
-        if block is None and home.pool.private is None:
-            self.empty_cache()
+        private = home.pool.private
+        if block is None and (private is None or private.identity != self.capturing):
+            self._release_all()
             self.num_alloc_retries += 1
             block = self._new(home, size, segment_bytes)
         if block is None:

@@ -13,6 +13,7 @@ from .caching import CachingAllocator, OutOfMemory
 from .course import ALLOCATE, COMPLETE, EMPTY, FREE_NOW, Addition, Course
 from .settings import UNIT_BYTES, Settings, settings_from
 from .snapshot import restored
+from .versions import tie_rules
 
 #: Acts after which whoever has something else to do can do it: some 10 ms.
 _BATCH = 2048
@@ -99,7 +100,7 @@ class StepReplay:
     `course` is the step, prepared. It begins with the memory that it had, or `from_empty`: then what was there is
     allocated first, in the order of its addresses, but for the `absent` blocks, by their numbers in the step.
     `settings` other than the recorded ones answer what these would do. `order` has the addresses of the first segments,
-    the oldest first; without it they rise.
+    the oldest first; without it they rise. `by_age` is the rule of the torch that recorded: tie_rules.
     """
 
     def __init__(
@@ -112,12 +113,13 @@ class StepReplay:
         from_empty: bool = False,
         absent: Iterable[int] = (),
         order: Optional[Sequence[int]] = None,
+        by_age: bool = True,
     ) -> None:
         if not course.prepared:
             raise ValueError("the course is not prepared")
         self._course = course
         self._settings = settings if settings is not None else settings_from(course.heap.settings)
-        self._capacity_bytes, self._total_bytes = capacity_bytes, total_bytes
+        self._capacity_bytes, self._total_bytes, self._by_age = capacity_bytes, total_bytes, by_age
         self._place, self._highest = -1, course.heap.base_address
         self._held: dict[int, Block] = {}
         self.allocator = self._emptied(frozenset(absent)) if from_empty else self._recorded_memory(order)
@@ -166,6 +168,7 @@ class StepReplay:
             self._settings,
             capacity_bytes=self._capacity_bytes,
             total_bytes=self._total_bytes,
+            by_age=self._by_age,
             place=self._new_place,
         )
         self._highest = max((stretch.address + stretch.size_bytes for stretch in found), default=self._highest)
@@ -177,7 +180,11 @@ class StepReplay:
 
     def _emptied(self, absent: frozenset[int]) -> CachingAllocator:
         allocator = CachingAllocator(
-            self._settings, capacity_bytes=self._capacity_bytes, total_bytes=self._total_bytes, place=self._new_place
+            self._settings,
+            capacity_bytes=self._capacity_bytes,
+            total_bytes=self._total_bytes,
+            by_age=self._by_age,
+            place=self._new_place,
         )
         for _, number in sorted(self._course.before.items()):
             asked = self._course.asked_bytes(number)
@@ -273,27 +280,30 @@ def replaying(
     recorded: RecordedStep,
     additions: Iterable[Addition] = (),
     *,
+    torch: str = "",
     capacity_bytes: Optional[int] = None,
     total_bytes: Optional[int] = None,
     steps: int = 40,
 ) -> Generator[None, None, Replayed]:
     """A recorded step again, from the memory that it began with; gives way every some 10 ms.
 
-    Which of two segments is the older is not told, and equally large blocks are taken by that. Mostly a device gives
-    out rising addresses, or falling ones; where neither explains the recorded addresses, what contradicts it is learnt
-    from the step itself.
+    `torch` is the version that recorded it, empty where that is unknown. Which of two segments is the older is not
+    told, and newer ones take equally large blocks by that. Mostly a device gives out rising addresses, or falling ones;
+    where neither explains the recorded addresses, what contradicts it is learnt from the step itself.
     """
     course = Course(recorded, additions)
     yield from course.prepare()
-    order = yield from _order(course)
-    replay = StepReplay(course, capacity_bytes=capacity_bytes, total_bytes=total_bytes, order=order)
+    order, by_age = yield from _ties(course, tie_rules(torch))
+    replay = StepReplay(course, capacity_bytes=capacity_bytes, total_bytes=total_bytes, order=order, by_age=by_age)
     yield from replay.run(steps)
     return replay.result
 
 
-def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, steps: int = 40) -> Replayed:
+def replayed(
+    recorded: RecordedStep, additions: Iterable[Addition] = (), *, torch: str = "", steps: int = 40
+) -> Replayed:
     """All of it at once."""
-    under_way = replaying(recorded, additions, steps=steps)
+    under_way = replaying(recorded, additions, torch=torch, steps=steps)
     while True:
         try:
             next(under_way)
@@ -302,22 +312,24 @@ def replayed(recorded: RecordedStep, additions: Iterable[Addition] = (), *, step
             return result
 
 
-def _order(course: Course) -> Generator[None, None, list[int]]:
-    """The first segments from the oldest to the newest, as far as the recorded step tells."""
+def _ties(course: Course, rules: Iterable[bool]) -> Generator[None, None, tuple[list[int], bool]]:
+    """The first segments from the oldest to the newest, and the rule, as far as the recorded step tells."""
     heap = course.heap
     rising = sorted(heap.base_address + segment[0] * UNIT_BYTES for segment in heap.segments)
-    best, best_places = rising, -1
-    for order in (rising, rising[::-1]):
-        for _ in range(_LESSONS):
-            replay = StepReplay(course, order=order)
-            yield from replay.run(1)
-            if replay.result.same_place > best_places:
-                best, best_places = list(order), replay.result.same_place
-            if replay.result.exact:
-                return best
-            older, younger = replay.lesson or (0, 0)
-            if older not in order or younger not in order or order.index(older) < order.index(younger):
-                break
-            order.remove(older)
-            order.insert(order.index(younger), older)
+    best, best_places = (rising, True), -1
+    for by_age in rules:
+        for order in (rising, rising[::-1]) if by_age else (rising,):
+            tried = list(order)
+            for _ in range(_LESSONS if by_age else 1):
+                replay = StepReplay(course, order=tried, by_age=by_age)
+                yield from replay.run(1)
+                if replay.result.same_place > best_places:
+                    best, best_places = (list(tried), by_age), replay.result.same_place
+                if replay.result.exact:
+                    return best
+                older, younger = replay.lesson or (0, 0)
+                if older not in tried or younger not in tried or tried.index(older) < tried.index(younger):
+                    break
+                tried.remove(older)
+                tried.insert(tried.index(younger), older)
     return best

@@ -89,6 +89,7 @@ def restored(
     capacity_bytes: Optional[int] = None,
     allowed_bytes: Optional[int] = None,
     total_bytes: Optional[int] = None,
+    by_age: bool = True,
     place: Optional[Place] = None,
 ) -> tuple[CachingAllocator, dict[int, Block]]:
     """An allocator that holds what a snapshot tells, its peaks being what it holds, and its live blocks by address.
@@ -100,7 +101,12 @@ def restored(
     that went back to the device from before the first of them are not asked for again there.
     """
     allocator = CachingAllocator(
-        settings, capacity_bytes=capacity_bytes, allowed_bytes=allowed_bytes, total_bytes=total_bytes, place=place
+        settings,
+        capacity_bytes=capacity_bytes,
+        allowed_bytes=allowed_bytes,
+        total_bytes=total_bytes,
+        by_age=by_age,
+        place=place,
     )
     live: dict[int, Block] = {}
     ranges: dict[FreeBlocks, tuple[Segment, Block]] = {}

@@ -67,6 +67,7 @@ KEYS: Entries = (
     ("thick line, thin line", "reserved; used on the device"),
     ("dashed line, italic", "predicted"),
     ("≥", "at least: the true value may have been higher between two samples"),
+    ("±", "how far off such forecasts were: the last of this run, else a benchmark's; + where it can only be more"),
     ("≤", "at most, of what would be under another setting"),
     ("–", "unknown here, which never means 0"),
 )

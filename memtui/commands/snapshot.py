@@ -1,0 +1,140 @@
+"""`memtui open` of a memory snapshot: a page, or what other programs read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import Optional
+
+from memtui.cli import CommandError
+from memtui.snapshots.errors import SnapshotError
+from memtui.snapshots.instant import Instant
+from memtui.snapshots.model import open_snapshot
+from memtui.snapshots.moments import instant_number, instant_words, looks_like_instant
+from memtui.snapshots.queries import Opened
+
+from .ownline import writable
+
+#: What a terminal that does not say is taken for, and what a table needs at most.
+_WIDTH, _WIDEST = 80, 120
+
+
+def open_snapshot_file(options: argparse.Namespace) -> int:
+    """Prints or writes what was asked for; raises CommandError."""
+    try:
+        if options.html:
+            return _html(options)
+        opened = _opened(options.file, options.device)
+        if options.diff is not None:
+            return _difference(opened, options)
+        number = instant_number(options.at or "peak", opened.course)
+        if options.csv:
+            return _csv(opened)
+        if options.stacks:
+            return _stacks(opened.at(number), options)
+        if options.json:
+            from memtui.snapshots.export import as_json, json_text
+
+            return _say([json_text(as_json(opened, opened.at(number)))])
+        from memtui.snapshots.page import page
+
+        return _say(page(opened, number, _width()))
+    except SnapshotError as error:
+        raise CommandError(str(error)) from None
+
+
+def _opened(path: str, device: Optional[str]) -> Opened:
+    snapshot = open_snapshot(path, available_bytes())
+    return Opened(snapshot, snapshot.device(device))
+
+
+def available_bytes() -> int:
+    """The memory that a snapshot may take: what the machine has left, and this process's control group."""
+    import psutil
+
+    from memtui.sources.cgroup import memory_limit
+
+    memory = psutil.virtual_memory()
+    limit = memory_limit(os.getpid(), memory.total)
+    return int(memory.available if limit is None else min(memory.available, limit.room_bytes))
+
+
+def _difference(opened: Opened, options: argparse.Namespace) -> int:
+    from memtui.snapshots.export import difference_json, json_text
+    from memtui.snapshots.page import difference_page
+    from memtui.snapshots.queries import difference
+
+    if options.csv or options.stacks:
+        raise CommandError("--diff is printed as a table or with --json", 2)
+    other = opened
+    if os.path.exists(options.diff) or not looks_like_instant(options.diff):
+        other = _opened(options.diff, opened.device.name)
+        number = other.course.instants - 1
+    else:
+        number = instant_number(options.diff, opened.course)
+    after = opened.at(instant_number(options.at or "end", opened.course))
+    before = other.at(number)
+    found = difference(before, after, whole_stacks=options.json)
+    if options.json:
+        return _say([json_text(difference_json(before, after, found))])
+    title = [
+        f"{word} {_name(each.snapshot.path)}, {each.device.name}, {instant_words(at.number, each.course)}"
+        for word, each, at in (("from", other, before), ("to  ", opened, after))
+    ]
+    return _say(difference_page(title, before, after, found, _width()))
+
+
+def _csv(opened: Opened) -> int:
+    from memtui.snapshots.export import csv_texts
+
+    for text in csv_texts(opened):
+        sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
+
+
+def _stacks(at: Instant, options: argparse.Namespace) -> int:
+    from memtui.snapshots.export import folded_text
+
+    _refuse_itself(options.file, options.stacks)
+    try:
+        with open(options.stacks, "w", encoding="utf-8") as file:
+            file.write(folded_text(at))
+    except OSError as error:
+        raise CommandError(f"cannot write {options.stacks}: {error.strerror}") from None
+    return 0
+
+
+def _html(options: argparse.Namespace) -> int:
+    from .snapshot_html import write_html
+
+    if options.at or options.diff:
+        raise CommandError("--html is of the whole snapshot: leave out --at and --diff", 2)
+    _refuse_itself(options.file, options.html)
+    write_html(options.file, options.html, available_bytes())
+    return _say([f"{options.html} is written; a browser loads torch's viewer for it from cdn.jsdelivr.net"])
+
+
+def _refuse_itself(snapshot: str, out: str) -> None:
+    if os.path.exists(out) and os.path.exists(snapshot) and os.path.samefile(snapshot, out):
+        raise CommandError(f"{out} is the snapshot itself: name another file to write")
+
+
+def _name(path: str) -> str:
+    from memtui.analysis.text import clean
+
+    return clean(os.path.basename(path), 60)
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((_WIDTH, 24)).columns or _WIDTH, _WIDEST)
+
+
+def _say(lines: Iterable[str]) -> int:
+    for line in lines:
+        print(writable(sys.stdout, line))
+    sys.stdout.flush()
+    return 0
