@@ -68,12 +68,12 @@ class Births:
         """Of what was born in the backward pass or optimizer step under way, at the last look."""
         return sum(self._born.get(_UNDECIDED, {}).values())
 
-    def category_of(self, address: int) -> str:
-        """Of the live block at an address, at the last look; "" where it is not known."""
-        owner = self._holdings.owner(address)
+    def category_of(self, address: int, size_bytes: int) -> str:
+        """Of a live block, at the last look; "" where it is not known."""
+        owner = self._holdings.owner(address, size_bytes)
         if owner is not None:
             return owner[len(TAGGED) :] if owner.startswith(TAGGED) else owner
-        found = next((category for category, held in self._born.items() if address in held), "")
+        found = next((category for category, held in self._born.items() if held.get(address) == size_bytes), "")
         return "" if found in (_UNDECIDED, "unattributed") else found
 
     def classify(

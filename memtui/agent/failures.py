@@ -7,16 +7,18 @@ import os
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
-from ..wire.frames import Event, Failure, Pinned
+from ..wire.frames import Event, Failure, LiveSite, Pinned
 from .activity import Activity
 from .blocks import device_blocks, is_private
 from .budget import Budget
 from .classify import Births
 from .counters import CudaCounters
 from .stack import DEPTH, own_pass
+from .stacks import Sites
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _SHARE, _BURST_NS = 0.01, 500_000_000
 #: More blocks than these take half a second to be read.
 _MOST_BLOCKS = 200_000
-_MOST_PINNED = 8
+_MOST_PINNED, _MOST_SITES = 8, 8
 _LOCK_SECONDS, _TOLD_SECONDS = 0.02, 0.1
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _MOST_TEXT = 300
@@ -79,7 +81,8 @@ class Failures:
         """Blocks, categories and what is pinned."""
         observer = self._observer
         looks = observer.looks
-        if looks.reader.recording():
+        recorded = observer.recorder.recording is not None
+        if looks.reader.recording() and not recorded:
             return {}  # a snapshot would leave an entry in the program's own history
         snapshot = looks.reader.snapshot()
         if snapshot is None:
@@ -95,6 +98,8 @@ class Failures:
             finally:
                 observer.lock.release()
         given["blocks"] = device_blocks(snapshot["segments"], device).summary(0)
+        if recorded:
+            given["sites"] = _live_sites(snapshot["segments"], device, os.path.dirname(observer.torch.__file__))
         return given
 
     def wait(self, thread: Optional[threading.Thread], wake: Any) -> None:
@@ -135,8 +140,21 @@ def _pinned(segments: list[dict[str, Any]], device: str, births: Births) -> Iter
             len(live),
             block["address"],
             block["size"],
-            births.category_of(block["address"]),
+            births.category_of(block["address"], block["size"]),
         )
+
+
+def _live_sites(segments: list[dict[str, Any]], device: str, torch_folder: str) -> tuple[LiveSite, ...]:
+    """The call sites with most live memory, of the blocks that a history knows."""
+    sites, sizes = Sites(torch_folder), defaultdict[int, list[int]](list)
+    for segment in segments:
+        if f"cuda:{segment['device']}" != device:
+            continue
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" and block.get("frames"):
+                sizes[sites.of(block["frames"])].append(block["size"])
+    largest = sorted(sizes, key=lambda site: -sum(sizes[site]))[:_MOST_SITES]
+    return tuple(LiveSite(sites.texts[site], sum(sizes[site]), len(sizes[site])) for site in largest)
 
 
 def _site() -> str:

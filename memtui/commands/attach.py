@@ -201,7 +201,13 @@ def check_process(pid: int) -> None:
     """Raises CommandError, with the way out, where `pid` is no living process."""
     status = read_status(f"/proc/{pid}") if pid > 0 else None
     if status is None:
-        raise CommandError(f"no such process: {pid}; memtui ps lists what can be watched")
+        from memtui.sources.kept import kept_log
+
+        kept = kept_log(pid, 0.0)
+        way_out = "memtui ps lists what can be watched"
+        if kept is not None:
+            way_out = f"one of that number ran out of memory: memtui open {kept} shows its last figures"
+        raise CommandError(f"no such process: {pid}; {way_out}")
     leader = int(status.get("Tgid", str(pid)))
     if leader != pid:
         raise CommandError(f"{pid} is a thread of process {leader}: memtui attach --pid {leader}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Optional
 
 from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
@@ -10,8 +11,8 @@ from memtui.sources.kept import kept_log, kept_session
 
 from .ownline import OwnLines
 
-#: Of so many at once, the newest are told: a program that tries out batches has many.
-_TOLD_AT_ONCE = 2
+#: Of so many at once, the newest are told in full, of the others so many sentences: who tries out batches has many.
+_TOLD_AT_ONCE, _SENTENCES = 2, 6
 #: An error that is as long ago has not ended the program.
 _LIVED_ON_NS = 60_000_000_000
 #: A program may have begun so long before its viewer.
@@ -20,9 +21,12 @@ _STARTED_BEFORE_S = 10.0
 
 def tell(stories: list[Story], lines: OwnLines) -> None:
     """Says what is new, and empties the list."""
-    earlier = len(stories) - _TOLD_AT_ONCE
-    if earlier > 0:
-        lines.say(f"memtui: out of memory {earlier:,} times before, in the same second")
+    earlier = Counter(story.answer.sentence for story in stories[:-_TOLD_AT_ONCE])
+    if earlier:
+        count = sum(earlier.values())
+        lines.say(f"memtui: out of memory {'once' if count == 1 else f'{count:,} times'}, and again right after")
+    for sentence, count in earlier.most_common(_SENTENCES):
+        lines.say(f"memtui:   {sentence}{f' ({count:,} times)' if count > 1 else ''}")
     for story in stories[-_TOLD_AT_ONCE:]:
         for line in short_lines(story):
             lines.say(f"memtui: {line}")

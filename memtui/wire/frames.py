@@ -187,6 +187,15 @@ class Pinned:
 
 
 @dataclass(frozen=True)
+class LiveSite:
+    """A call site, "file:line function" of the program's innermost frames, and what it allocated that is live."""
+
+    text: str  # a line each, the innermost first
+    size_bytes: int
+    num_blocks: int
+
+
+@dataclass(frozen=True)
 class Failure:
     """What the allocator held at a request that it gave up, read before the exception unwound.
 
@@ -198,6 +207,7 @@ class Failure:
     classification: Optional[Classification] = None  # of that instant, by the owners of the last look
     undecided_bytes: int = 0
     pinned: tuple[Pinned, ...] = ()  # those with the most free bytes
+    sites: tuple[LiveSite, ...] = ()  # of what was allocated while the agent recorded a step, the largest first
     site: str = ""  # "file:line function" of the program's innermost frame, where the thread runs Python
     settings: str = ""  # what the allocator was told in the environment
     expandable: Optional[bool] = None

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pathlib
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from memtui.analysis.oom.live import live_evidence
-from memtui.analysis.oom.parse import find_messages
 from memtui.analysis.oom.story import build_story
 from memtui.session.session import Session
-from memtui.sources.log_reader import LogReader
 from memtui.wire.frames import Event
 from tests.support import programs
-from tests.support.virtual_gpu import virtual_environment
+from tests.support.exhausted import PROGRAM, environment_of, errors, same_figures, watched
 
 pytestmark = pytest.mark.virtual_gpu
 
 MIB = 1 << 20
-PROGRAM = str(programs.PROGRAMS / "failing.py")
-_ROOT = programs.PROGRAMS.parents[1]
 #: Causes that one process runs into, one after the other, and what each is called.
 GROUPS = (
     {
@@ -51,37 +45,6 @@ GROUPS = (
 )
 
 
-def environment_of(folder: pathlib.Path) -> dict[str, str]:
-    folder.chmod(0o700)
-    own = {"PYTHONPATH": str(_ROOT), "MEMTUI_RUNTIME_DIR": str(folder), "TMPDIR": str(folder)}
-    return programs.plain_environment() | virtual_environment(memory="2GiB", context="100MiB") | own
-
-
-def watched(folder: pathlib.Path, *causes: str) -> tuple[subprocess.CompletedProcess[str], pathlib.Path]:
-    """The program under `memtui run`, and the log."""
-    log = folder / "run.log"
-    command = [sys.executable, "-m", "memtui", "run", "--headless", "--log", str(log), "--"]
-    done = subprocess.run(
-        [*command, sys.executable, PROGRAM, *causes],
-        env=environment_of(folder),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    return done, log
-
-
-def errors(log: pathlib.Path) -> list[tuple[Event, Session]]:
-    """Each error, with what was known when it came."""
-    reader = LogReader(str(log))
-    try:
-        found = [event for event in reader.whole.events if event.name == "oom"]
-        return [(event, reader.session_at(event.time_ns)) for event in found]
-    finally:
-        reader.close()
-
-
 @pytest.mark.parametrize("causes", GROUPS, ids=lambda causes: next(iter(causes)))
 def test_each_cause_is_named_and_its_figures_are_torchs(tmp_path: pathlib.Path, causes: dict[str, str]) -> None:
     """GIVEN errors that the program catches, THEN each one's cause, and the figures that torch itself has."""
@@ -102,46 +65,20 @@ def test_each_cause_is_named_and_its_figures_are_torchs(tmp_path: pathlib.Path, 
             check(event, session)
 
 
-def same_figures(event: Event, session: Session, said: dict[str, Any]) -> None:
-    """What torch prints and counts is what was noted, and categories and blocks are of that instant."""
-    evidence = live_evidence(session, event)
-    [found] = find_messages(io.BytesIO(said["message"].encode()))
-    for name, ours in (
-        ("tried", evidence.tried),
-        ("total", evidence.total),
-        ("free", evidence.free),
-        ("allocated", evidence.allocated),
-        ("unallocated", evidence.idle),
-        ("private", evidence.private),
-        ("allowed", evidence.allowed),
-    ):
-        printed = found.message.interval(name)
-        if printed is not None:
-            assert ours is not None, name
-            assert printed.low <= ours.low == ours.high <= printed.high, name
-    assert evidence.free is not None
-    assert evidence.free.low == said["free"]
-    assert event.figures["reserved_bytes"] == said["reserved"]
-    assert event.failure is not None
-    classification, blocks = event.failure.classification, event.failure.blocks
-    assert classification is not None
-    assert blocks is not None
-    assert sum(classification.categories.values()) == event.figures["allocated_bytes"]
-    free = blocks.inactive_split_bytes + blocks.reusable_cache_bytes + blocks.private_pool_idle_bytes
-    assert event.figures["allocated_bytes"] + free == event.figures["reserved_bytes"]
-
-
 def _pins(event: Event, session: Session) -> None:
     assert event.failure is not None
     pinned = event.failure.pinned
-    assert [(each.segment_bytes, each.free_bytes, each.num_live, each.block_bytes) for each in pinned] == [
+    large = [each for each in pinned if each.segment_bytes > 20 * MIB]
+    assert [(each.segment_bytes, each.free_bytes, each.num_live, each.block_bytes) for each in large] == [
         (600 * MIB, 250 * MIB, 1, 350 * MIB),
         (600 * MIB, 250 * MIB, 1, 350 * MIB),
         (400 * MIB, 10 * MIB, 1, 390 * MIB),
     ]
     text = build_story(session, event)
-    assert text.pins[0].startswith(f"segment {pinned[0].address:#x} of 600.0 MiB: 250.0 MiB free, pinned by 1 live")
-    assert "3 segments are pinned" in text.answer.sentence
+    where = f"segment {pinned[0].address:#x}: 250.0 MiB of 600.0 MiB free"
+    assert text.pins[0] == f"{where}, pinned by a block of 350.0 MiB at {pinned[0].block_address:#x}"
+    assert event.failure.blocks is not None
+    assert f"{event.failure.blocks.num_pinned_segments} segments are pinned" in text.answer.sentence
 
 
 def _pool(event: Event, session: Session) -> None:
@@ -160,7 +97,7 @@ def _other(event: Event, session: Session) -> None:
     evidence = live_evidence(session, event)
     assert evidence.others is not None
     assert evidence.own is not None
-    assert (evidence.others.low, evidence.own.low) == (1400 * MIB, 200 * MIB)
+    assert (evidence.others.low, evidence.own.low) == (1400 * MIB, 100 * MIB + event.figures["reserved_bytes"])
 
 
 def _held(category: str, size_bytes: int) -> Callable[[Event, Session], None]:
@@ -200,10 +137,6 @@ EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
 }
 
 
-def kept_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(folder.glob("oom-*.log"))
-
-
 def test_what_is_killed_right_after_leaves_its_last_figures_with_a_viewer(tmp_path: pathlib.Path) -> None:
     """GIVEN a program that SIGKILL ends right after the error, as the system's killer does, THEN the log has all."""
     done, log = watched(tmp_path, "--later", "--killed", "fragmentation")
@@ -214,38 +147,10 @@ def test_what_is_killed_right_after_leaves_its_last_figures_with_a_viewer(tmp_pa
     assert "memtui:   fragmentation: " in done.stderr
 
 
-@pytest.mark.parametrize("killed", [True, False])
-def test_without_a_viewer_a_file_is_kept(tmp_path: pathlib.Path, killed: bool) -> None:
-    """GIVEN nobody who watches, THEN `memtui open` shows the error from a file that only its owner may read."""
-    environment = programs.with_agent(environment_of(tmp_path), tmp_path)
-    arguments = ["--killed"] if killed else []
-    with programs.started(
-        PROGRAM, *arguments, "full", "fragmentation", environment=environment, stdout=subprocess.PIPE
-    ) as process:
-        output = process.communicate(timeout=200)[0].decode()
-        assert process.returncode == (-signal.SIGKILL if killed else 0)
-    [path] = kept_files(tmp_path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    found = errors(path)
-    told = [json.loads(line) for line in output.splitlines()]
-    assert len(found) == len(told) == (1 if killed else 2)
-    for (event, session), (_, said) in zip(found, told):
-        same_figures(event, session, said)
-    shown = subprocess.run(
-        [sys.executable, "-m", "memtui", "open", "--headless", str(path)],
-        env=environment_of(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    assert "full: 300.00 MiB were asked for" in shown.stdout
-
-
-def test_after_attaching(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("causes", GROUPS, ids=lambda causes: next(iter(causes)))
+def test_after_attaching(tmp_path: pathlib.Path, causes: dict[str, str]) -> None:
     """GIVEN a program that was started without the agent, THEN the same is told once it is in."""
     environment, log = environment_of(tmp_path), tmp_path / "attached.log"
-    causes = {"fragmentation": "fragmentation", "evaluation": "evaluation peak"}
     with programs.started(
         PROGRAM, "--wait", *causes, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -267,10 +172,14 @@ def test_after_attaching(tmp_path: pathlib.Path) -> None:
             viewer.wait()
     found = errors(log)
     assert len(found) == len(causes)
-    for kind, (event, session), figures in zip(causes.values(), found, said):
-        assert build_story(session, event).answer.cause.kind == kind
+    for (name, kind), (event, session), figures in zip(causes.items(), found, said):
+        story = build_story(session, event)
+        assert story.answer.cause.kind == kind, (name, story.answer.sentence)
         assert f"memtui:   {kind}: " in printed
         same_figures(event, session, figures)
+        check = EVIDENCE.get(name)
+        if check is not None:
+            check(event, session)
 
 
 def test_what_is_killed_before_a_viewer_comes_is_told_from_its_file(tmp_path: pathlib.Path) -> None:
@@ -287,3 +196,19 @@ def until(viewer: subprocess.Popen[str], text: str) -> None:
         if text in line:
             return
     raise AssertionError("the viewer has ended")
+
+
+def test_while_a_step_is_recorded_the_call_sites_of_live_memory_are_kept(tmp_path: pathlib.Path) -> None:
+    """GIVEN an error in a step that is being recorded, THEN who allocated what is live then, to the byte."""
+    done, log = watched(tmp_path, "--later", "recorded")
+    assert done.returncode == 0, done.stderr
+    [(event, session)] = errors(log)
+    same_figures(event, session, json.loads(done.stdout.splitlines()[-1])[1])
+    assert event.failure is not None
+    largest = event.failure.sites[0]
+    assert (largest.size_bytes, largest.num_blocks) == (1800 * MIB, 3)
+    assert largest.text.startswith(PROGRAM)
+    story = build_story(session, event)
+    assert story.sites[0].startswith("1.8 GiB in 3  failing.py:")
+    assert story.sites[0].endswith(" recorded")
+    assert "of this step" in story.sites_note

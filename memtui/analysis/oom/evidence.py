@@ -52,6 +52,7 @@ class Live:
     phase: str = ""
     step: Optional[int] = None
     first_optimizer_step: bool = False
+    state_bytes: Optional[int] = None  # all that the optimizers keep then; predicted
     state_to_come_bytes: Optional[int] = None  # what that step was still to make, at least; predicted
     categories: Mapping[str, int] = field(default_factory=dict)
     categories_step: Optional[int] = None  # how many were completed when they were so, where that was another step

@@ -116,6 +116,7 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
         phase=event.phase,
         step=event.step,
         first_optimizer_step=first,
+        state_bytes=_whole_state(session, device) if first else None,
         state_to_come_bytes=_to_come(session, event, failure) if first else None,
         categories=categories,
         categories_step=as_of,
@@ -141,7 +142,8 @@ def pin_name(pinned: Pinned) -> str:
 def composition(session: Session, event: Event) -> tuple[dict[str, int], Optional[int]]:
     """Bytes by category, and None where they are of that instant; else how many steps were completed then.
 
-    Few steps are looked at. In another one most of what is new has no known owner: then one like it tells more.
+    Few steps are looked at. In another one most of what is new has no known owner: then one like it tells more, at a
+    like place of it.
     """
     look = event.failure.classification if event.failure is not None else None
     if look is not None and _unknown_share(look) <= _UNKNOWN_SHARE:
@@ -153,11 +155,17 @@ def composition(session: Session, event: Event) -> tuple[dict[str, int], Optiona
         each
         for each, at_ns in session.looks(event.device or "")
         if at_ns <= event.time_ns and each.step < event.step and _unknown_share(each) <= _UNKNOWN_SHARE
+        if _place(each.phase) == _place(event.phase)
     ]
     nearest = min(like, key=lambda each: abs(each.allocated_bytes - held), default=None)
     if nearest is not None and 2 * nearest.allocated_bytes >= held:
         return _known(nearest), nearest.step
     return ({}, None) if look is None else (_known(look), None)
+
+
+def _place(phase: str) -> str:
+    """Activations are there from the forward to the backward."""
+    return "forward" if phase == "backward" else phase
 
 
 def _known(look: Classification) -> dict[str, int]:
@@ -175,6 +183,11 @@ def _is_first(session: Session, event: Event) -> bool:
         return False
     state = optimizer_state(session, event.device or "")
     return state is None or state.state_bytes > 0
+
+
+def _whole_state(session: Session, device: str) -> Optional[int]:
+    state = optimizer_state(session, device)
+    return None if state is None or state.kind != "predicted" else state.state_bytes
 
 
 def _to_come(session: Session, event: Event, failure: Failure) -> Optional[int]:

@@ -214,7 +214,9 @@ def _split_mib(tried: Optional[Interval]) -> int:
 
 def _leak(evidence: Evidence) -> Iterator[Remedy]:
     what = f" ({clean(evidence.live.growing_category, 40)} grow)" if evidence.live.growing_category else ""
-    yield Remedy(f"find what is kept from step to step{what}: lists of losses or outputs", "none")
+    yield Remedy(
+        f"find what is kept from step to step{what}: lists of losses or outputs", "none", evidence.live.grown_bytes
+    )
     yield Remedy("keep loss.item() or .detach() instead of a tensor with its graph", "none")
     yield Remedy("compare two snapshots some steps apart: the blocks that only the later one has", "a run that records")
 
@@ -248,6 +250,8 @@ def _longest(evidence: Evidence) -> Iterator[Remedy]:
     saved = None
     if larger is not None and activations is not None and larger.size > 0:
         saved = activations * (larger.size - larger.before) // larger.size
+    elif evidence.live.outgrown is not None:
+        saved = evidence.live.outgrown.needed_bytes - evidence.live.outgrown.before_bytes
     most = f"{larger.before:,} {clean(larger.unit, 20)}" if larger is not None else "what has fitted before"
     yield Remedy(
         f"limit batches to {most}: truncate, bucket, or batch by tokens", "long examples are cut or rarer", saved
@@ -323,6 +327,8 @@ def _shrink(evidence: Evidence) -> Iterator[Remedy]:
     if batch and batch > 1 and activations:
         fewer = _fewer(batch, activations, short)
         smaller, saved = f"batch {batch} → {fewer}", activations * (batch - fewer) // batch
+    elif activations:
+        smaller, saved = "half the micro-batch", activations // 2
     yield Remedy(f"{smaller} with gradient accumulation, or a shorter sequence", "more steps", saved)
     yield Remedy("gradient checkpointing: activations are computed again", "about a third more compute", activations)
     yield Remedy(
@@ -340,6 +346,7 @@ def _fewer(batch: int, activations: int, short: Optional[Interval]) -> int:
 
 def _state(evidence: Evidence) -> Iterator[Remedy]:
     state, devices = _category(evidence, "optimizer_state"), evidence.live.devices
+    state = evidence.live.state_bytes if state is None else state
     eight_bit = None if state is None else int(_EIGHT_BIT_SAVES * state)
     yield Remedy("8-bit optimizer states (of fp32 ones)", "other numerics", eight_bit)
     yield Remedy("offload optimizer state to the host", "transfers in every step", state)

@@ -9,35 +9,42 @@ from dataclasses import dataclass
 from typing import Optional
 
 from memtui.analysis import units
+from memtui.analysis.bar import band
 from memtui.analysis.policy import DEFAULT, Policy
 from memtui.analysis.recorded import StepTimeline
+from memtui.analysis.recorded_groups import short_site
 from memtui.analysis.text import clean, phase_words, place_words
+from memtui.analysis.view import Band
 from memtui.session.session import Session
 from memtui.session.steps import step_number
-from memtui.wire.frames import Event, Failure
+from memtui.wire.frames import CATEGORIES, Event, Failure
 
 from .answer import Answer, explain_evidence
 from .evidence import Evidence
 from .interval import Interval
 from .live import live_evidence
 
-_SITES, _PINS, _OTHERS = 3, 4, 3
+_SITES, _PINS, _OTHERS = 4, 4, 3
+#: Call sites with less than such a part of the largest one's are left out.
+_CRUMBS = 100
+#: Holes of less than such a part of what was asked for are left out.
+_NOT_WORTH = 50
 #: Errors kept, the newest: a program that tries out batches makes many.
 _STORIES = 64
 
 
 @dataclass(frozen=True)
 class Story:
-    """One error: where and when, the answer, the figures in one unit, and who held the memory."""
+    """One error: where and when, the answer, its figures, and who held the memory."""
 
     event: Event
     heading: str  # "rank 0 · step 41 · forward · 12:03:11"
     raised: str  # "raised at train.py:88 softmax", "" where that is not known
     answer: Answer
-    unit: str
-    figures: tuple[tuple[str, str], ...]  # ("asked for", "2.0 GiB"), the others in the same unit, without it
-    held: tuple[tuple[str, int], ...]  # categories and what else lies on the device, the largest first
-    held_note: str  # where categories are of another moment, or unknown
+    figures: tuple[tuple[str, str], ...]  # ("asked for", "2.0 GiB"), ...
+    bands: tuple[Band, ...]  # who held the device, adding up to it exactly; empty where its figures are not known
+    like: tuple[tuple[str, int], ...]  # categories of another step, where those of this one are not known
+    held_note: str  # of which step those are, or why there are none
     pins: tuple[str, ...]
     sites: tuple[str, ...]
     sites_note: str
@@ -50,7 +57,6 @@ def build_story(session: Session, event: Event, policy: Policy = DEFAULT) -> Sto
     """All that is said of `event`, an "oom" of `session`, from what is known of it now."""
     evidence = live_evidence(session, event, policy)
     failure = event.failure or Failure()
-    unit = "GiB" if evidence.total is None else units.unit_of(evidence.total.middle)
     answer = explain_evidence(evidence)
     sites, sites_note = _sites(session, event, leaking=answer.cause.kind == "leak")
     return Story(
@@ -58,9 +64,9 @@ def build_story(session: Session, event: Event, policy: Policy = DEFAULT) -> Sto
         heading=_heading(session, event),
         raised=f"raised at {clean(failure.site, 80)}" if failure.site else "",
         answer=answer,
-        unit=unit,
-        figures=tuple(_figures(evidence, unit)),
-        held=_held(evidence),
+        figures=tuple(_figures(evidence)),
+        bands=tuple(_bands(evidence, failure)),
+        like=_like(evidence),
         held_note=_held_note(evidence, failure),
         pins=tuple(_pins(failure, evidence)),
         sites=sites,
@@ -84,40 +90,57 @@ def _heading(session: Session, event: Event) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _figures(evidence: Evidence, unit: str) -> Iterator[tuple[str, str]]:
-    def number(interval: Optional[Interval]) -> str:
-        return units.number(None if interval is None else interval.middle, unit)
+def _figures(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    def size(interval: Optional[Interval]) -> str:
+        return units.size(None if interval is None else interval.middle)
 
-    live = evidence.live
-    yield "asked for", units.size(None if evidence.tried is None else evidence.tried.middle)
+    yield "asked for", size(evidence.tried)
     if evidence.allowed is not None:
-        yield "allowed", number(evidence.allowed)
-    yield "driver free", number(evidence.free)
-    yield "cache", number(evidence.idle)
-    yield "largest block", units.number(live.largest_free_block_bytes, unit)
-    yield "live", f"{number(evidence.live_tensors)} of {number(evidence.total)}"
+        yield "allowed", size(evidence.allowed)
+    yield "driver free", size(evidence.free)
+    yield "cache", size(evidence.idle)
+    yield "largest block", units.size(evidence.live.largest_free_block_bytes)
+    yield "live", f"{size(evidence.live_tensors)} of {size(evidence.total)}"
     if evidence.private is not None:
-        yield "idle in graphs' pools", number(evidence.private)
-    yield "other processes", number(evidence.others)
+        yield "idle in graphs' pools", size(evidence.private)
+    yield "other processes", size(evidence.others)
 
 
-def _held(evidence: Evidence) -> tuple[tuple[str, int], ...]:
-    found = dict(evidence.live.categories)
+def _bands(evidence: Evidence, failure: Failure) -> Iterator[Band]:
+    """The device at that instant, by the exact figures."""
+    total, free, reserved, live = evidence.total, evidence.free, evidence.reserved, evidence.live_tensors
+    if total is None or free is None or reserved is None or live is None:
+        return
+    categories = evidence.live.categories if evidence.live.categories_step is None else {}
+    if sum(categories.values()) != live.low:
+        categories = {"allocated": live.low}
+    held = dict(categories)
+    if failure.blocks is None:
+        held["reusable_cache"] = reserved.low - live.low
+    else:
+        held["reusable_cache"] = failure.blocks.reusable_cache_bytes
+        held["inactive_split"] = failure.blocks.inactive_split_bytes
+        held["private_pool_idle"] = failure.blocks.private_pool_idle_bytes
+    known = evidence.own_outside is not None and evidence.others is not None
+    if evidence.own_outside is not None and evidence.others is not None:
+        held.update(non_torch=evidence.own_outside.low, other_processes=evidence.others.low)
+    rest = total.low - free.low - sum(held.values())
+    held["driver_reserved" if known else "device_unattributed"] = rest
+    held["device_free"] = free.low
+    order = [*CATEGORIES, *(key for key in held if key not in CATEGORIES)]
+    yield from (band(key, held[key]) for key in order if held.get(key))
+
+
+def _like(evidence: Evidence) -> tuple[tuple[str, int], ...]:
     if evidence.live.categories_step is None:
-        rest = {
-            "cache": evidence.idle,
-            "private_pool_idle": evidence.private,
-            "non_torch": evidence.own_outside,
-            "other_processes": evidence.others,
-        }
-        found.update({name: each.middle for name, each in rest.items() if each is not None and each.middle > 0})
-    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+        return ()
+    return tuple(sorted(evidence.live.categories.items(), key=lambda item: -item[1]))
 
 
 def _held_note(evidence: Evidence, failure: Failure) -> str:
     step = evidence.live.categories_step
     if step is not None:
-        return f"as of step {step_number(step):,}: this one was not looked at"
+        return f"this step was not looked at; one like it, step {step_number(step):,}, had"
     if failure.blocks is None:
         return "the blocks were not read: the program records a memory history itself, or there was no time"
     if failure.undecided_bytes:
@@ -129,19 +152,26 @@ def _held_note(evidence: Evidence, failure: Failure) -> str:
 
 def _pins(failure: Failure, evidence: Evidence) -> Iterator[str]:
     """The segments that a large request could have had, but for what lives in them."""
-    if evidence.in_pools or evidence.idle is None or evidence.idle.middle == 0:
+    if evidence.in_pools or evidence.tried is None:
         return
     for each in failure.pinned[:_PINS]:
-        live = "1 live block" if each.num_live == 1 else f"{each.num_live:,} live blocks, the largest"
-        owner = f", {each.category.replace('_', ' ')}" if each.category else ""
+        if each.free_bytes < evidence.tried.low // _NOT_WORTH:
+            return
+        what = each.category.replace("_", " ") or "a block"
+        more = f" and {each.num_live - 1:,} more" if each.num_live > 1 else ""
         yield (
-            f"segment {each.address:#x} of {units.size(each.segment_bytes)}: {units.size(each.free_bytes)} free, "
-            f"pinned by {live} of {units.size(each.block_bytes)} at {each.block_address:#x}{owner}"
+            f"segment {each.address:#x}: {units.size(each.free_bytes)} of {units.size(each.segment_bytes)} free, "
+            f"pinned by {what} of {units.size(each.block_bytes)} at {each.block_address:#x}{more}"
         )
 
 
 def _sites(session: Session, event: Event, *, leaking: bool) -> tuple[tuple[str, ...], str]:
-    """The call sites with most live memory at the peak of the newest recorded step; of a leak, what it left behind."""
+    """The call sites with most live memory: at the failing request where it was recorded, else at the peak of the
+    newest recorded step; of a leak what that step left behind.
+    """
+    if event.failure is not None and event.failure.sites:
+        live = [(each.text, each.size_bytes, each.num_blocks) for each in event.failure.sites]
+        return _site_texts(live), "of this step, which was being recorded"
     recorded = [each for each in session.recorded(event.device or "") if each.time_ns <= event.time_ns]
     if not recorded or not recorded[-1].sites:
         return (), "" if recorded else "no step was recorded: d records one, with the call site of each block"
@@ -151,14 +181,21 @@ def _sites(session: Session, event: Event, *, leaking: bool) -> tuple[tuple[str,
     for block in timeline.alive(instant):
         if block.site >= 0 and (block.born >= 0 or not leaking):
             totals[block.site].append(block.size_bytes)
-    largest = sorted(totals, key=lambda site: -sum(totals[site]))[:_SITES]
-    texts = (
-        f"{clean(recorded[-1].sites[site].split(chr(10))[0], 80)}  {units.size(sum(totals[site]))}"
-        + (f" in {len(totals[site]):,}" if len(totals[site]) > 1 else "")
-        for site in largest
-    )
+    texts = _site_texts([(recorded[-1].sites[site], sum(sizes), len(sizes)) for site, sizes in totals.items()])
     number = step_number(recorded[-1].step)
-    return tuple(texts), f"left behind by recorded step {number:,}" if leaking else f"at the peak of step {number:,}"
+    return texts, f"left behind by recorded step {number:,}" if leaking else f"at the peak of step {number:,}"
+
+
+def _site_texts(sites: list[tuple[str, int, int]]) -> tuple[str, ...]:
+    """ "12.0 GiB in 24  attention.py:71 softmax ← block.py:20 forward", the largest first, without crumbs."""
+    found = sorted(sites, key=lambda site: -site[1])[:_SITES]
+    texts = []
+    for text, size_bytes, count in found:
+        if size_bytes * _CRUMBS < found[0][1]:
+            break
+        lines = tuple(clean(line.strip(), 300) for line in text.split("\n"))
+        texts.append(f"{units.size(size_bytes)}{f' in {count:,}' if count > 1 else ''}  {short_site(lines, 3)}")
+    return tuple(texts)
 
 
 def _others(session: Session, event: Event, evidence: Evidence) -> Iterator[str]:
@@ -197,10 +234,7 @@ class Stories:
             if at is None and session.end is None and event.time_ns > newest_ns:
                 waits = True
                 continue
-            story = build_story(session if at is None else at(event.time_ns), event)
-            if at is not None and story.answer.cause.kind == "undecided":
-                story = build_story(session, event)
-            new[key] = story
+            new[key] = build_story(session, event) if at is None else story_at(session, event, at)
         self._seen = (0, None) if waits else seen
         for key in sorted(new, key=lambda each: each[1]):
             self._made[key] = new[key]
@@ -214,15 +248,21 @@ class Stories:
         return tuple(sorted(self._made.values(), key=lambda story: story.event.time_ns))
 
 
+def story_at(session: Session, event: Event, at: Callable[[int], Session]) -> Story:
+    """As it was told then, where that was enough; else by all that a recording, `session`, has."""
+    story = build_story(at(event.time_ns), event)
+    return story if story.answer.cause.certain else build_story(session, event)
+
+
 def short_lines(story: Story, remedies: int = 3) -> Iterator[str]:
     """A few lines for a stream: the place, the sentence, the figures, what would have helped."""
     event = story.event
-    again = f", for the {story.count:,}th time" if story.count > 3 else ""
+    again = f", {story.count:,} times so far" if story.count > 3 else ""
     yield f"out of memory on {clean(event.device or '', 40)} {place_words(event.phase, event.step)}{again}" + (
         f", {story.raised}" if story.raised else ""
     )
     yield f"  {story.answer.sentence}"
-    yield "  " + " · ".join(f"{name} {text}" for name, text in story.figures) + f" ({story.unit})"
+    yield "  " + " · ".join(f"{name} {text}" for name, text in story.figures)
     for number, remedy in enumerate(story.answer.remedies[:remedies], start=1):
         yield f"  {number} {remedy.action}{gain_text(remedy.saves_bytes)}"
 
