@@ -26,6 +26,8 @@ _FEWEST_STEPS, _MORE = 3, 1.02
 _LARGER = 1.05
 #: Where more than this share has no known owner, a step that was looked at tells more.
 _UNKNOWN_SHARE = 0.2
+#: A step is like another one where it had so much of what is allocated in that.
+_LIKE = 0.75
 
 
 def live_evidence(session: Session, event: Event, policy: Policy = DEFAULT) -> Evidence:
@@ -158,7 +160,7 @@ def composition(session: Session, event: Event) -> tuple[dict[str, int], Optiona
         if _place(each.phase) == _place(event.phase)
     ]
     nearest = min(like, key=lambda each: abs(each.allocated_bytes - held), default=None)
-    if nearest is not None and 2 * nearest.allocated_bytes >= held:
+    if nearest is not None and nearest.allocated_bytes >= _LIKE * held:
         return _known(nearest), nearest.step
     return ({}, None) if look is None else (_known(look), None)
 

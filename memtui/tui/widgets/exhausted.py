@@ -169,7 +169,8 @@ class ExhaustedPage(Lines):
         gain = gain_text(remedy.saves_bytes).removeprefix("; ")
         beside = width >= _COLUMNS_FROM
         action = remedy.action if beside or not gain else f"{remedy.action}; {gain}"
-        room = width - 6 - (18 if beside else 2)
+        end = min(width - 2, _LONGEST + 24)
+        room = end - 4 - (18 if beside else 0)
         price, pieces = f"price: {remedy.price}", self._pieces(action, room)
         shown = str(number + 1)
         for place, piece in enumerate(pieces):
@@ -178,7 +179,7 @@ class ExhaustedPage(Lines):
                 line.add("   ", " ").add(self.look.text(price), roles.DIM)
                 price = ""
             if not place and beside and gain:
-                line.pad(width - 2 - len(gain)).add(self.look.text(gain), roles.PREDICTED)
+                line.pad(end - len(gain)).add(self.look.text(gain), roles.PREDICTED)
             yield line.row(width)
             shown = ""
         for piece in self._pieces(price, room) if price else ():
