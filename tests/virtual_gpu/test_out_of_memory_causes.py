@@ -109,6 +109,28 @@ def _held(category: str, size_bytes: int) -> Callable[[Event, Session], None]:
     return check
 
 
+def _activations(event: Event, session: Session) -> None:
+    """What was saved, the inputs of four layers, and the workspace of cuBLAS, which no step has outlived yet."""
+    assert event.failure is not None
+    assert event.failure.classification is not None
+    held = event.failure.classification.categories["activations"]
+    assert 1500 * MIB + 4 * 64 * 512 * 4 <= held < 1516 * MIB
+    assert build_story(session, event).answer.remedies[1].saves_bytes == held
+
+
+def _evaluation(event: Event, session: Session) -> None:
+    """It keeps no activations already: a smaller batch comes first, of what it asked for."""
+    assert event.phase == "evaluation"
+    first = build_story(session, event).answer.remedies[0]
+    assert first.action.startswith("half the evaluation batch")
+    assert first.saves_bytes == 1940 * MIB // 2
+
+
+def _checkpoint(event: Event, session: Session) -> None:
+    assert event.phase == "checkpoint"
+    assert [each.saves_bytes for each in build_story(session, event).answer.remedies[:2]] == [700 * MIB] * 2
+
+
 def _first_step(event: Event, session: Session) -> None:
     """Of Adam's state of 1 GiB six of eight tensors were made: no more than that is said to have been."""
     assert event.failure is not None
@@ -132,7 +154,10 @@ EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
     "optimizer": _first_step,
     "weights": _held("parameters", _HALF * 6 // 4),
     "gradients": _held("gradients", _HALF),
-    "state": _held("optimizer_state", 2 * 4 * 4 * (4096 * 4096 + 4096) + 8 * 512 * 0),
+    "state": _held("optimizer_state", 2 * 4 * 4 * (4096 * 4096 + 4096)),
+    "activations": _activations,
+    "evaluation": _evaluation,
+    "checkpoint": _checkpoint,
     "leak": _leak,
 }
 

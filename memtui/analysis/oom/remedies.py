@@ -16,6 +16,8 @@ from .interval import Interval
 
 #: Of full-precision moments, what eight-bit ones do not take.
 _EIGHT_BIT_SAVES = 0.75
+#: Activations of less than such a part of what an evaluation asked for are those of one that keeps none.
+_KEPT_SHARE = 20
 _FULL = ("full", "leak", "first optimizer step", "longest batch", "evaluation peak", "checkpoint peak", "spill")
 _ALLOCATOR_SETTING = {
     "HIP": "PYTORCH_HIP_ALLOC_CONF",
@@ -229,18 +231,30 @@ def _first_step(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _evaluation(evidence: Evidence) -> Iterator[Remedy]:
-    yield Remedy("evaluate under torch.no_grad() or inference_mode()", "none", _category(evidence, "activations"))
+    tried, activations = evidence.tried, _category(evidence, "activations")
+    if activations is None and evidence.live.categories:
+        activations = 0
+    without = Remedy("evaluate under torch.no_grad() or inference_mode()", "none", activations)
+    # Where hardly any activations are kept, that is so already.
+    kept = activations is None or tried is None or not evidence.watched or _KEPT_SHARE * activations >= tried.low
+    if kept:
+        yield without
     yield Remedy(
-        "a smaller evaluation batch; move outputs to the host as they come, instead of keeping them", "more steps"
+        "half the evaluation batch; move outputs to the host as they come, instead of keeping them",
+        "more steps",
+        None if tried is None or kept else tried.middle // 2,
     )
     yield Remedy("optimizer.zero_grad() before it: gradients need not stay", "none", _category(evidence, "gradients"))
     yield Remedy("compute logits and metrics in pieces", "slower")
+    if not kept:
+        yield without
 
 
 def _checkpoint(evidence: Evidence) -> Iterator[Remedy]:
+    copied = evidence.tried.middle if evidence.watched and evidence.tried is not None else None
+    yield Remedy("copy the state to the host piece by piece before it is saved", "a longer save", copied)
+    yield Remedy("torch.load with map_location='cpu', and drop the loaded state when it was copied", "none", copied)
     yield Remedy("sharded saves: each rank writes its own part", "more files, another way to load")
-    yield Remedy("copy the state to the host piece by piece before it is saved", "a longer save, memory of the host")
-    yield Remedy("torch.load with map_location='cpu', and drop the loaded state when it was copied", "none")
     yield Remedy("bounded asynchronous saves: one in flight", "a more complex save")
 
 
@@ -350,17 +364,25 @@ def _state(evidence: Evidence) -> Iterator[Remedy]:
     eight_bit = None if state is None else int(_EIGHT_BIT_SAVES * state)
     yield Remedy("8-bit optimizer states (of fp32 ones)", "other numerics", eight_bit)
     yield Remedy("offload optimizer state to the host", "transfers in every step", state)
-    sharded = None if state is None or not devices else state * (devices - 1) // devices
-    yield Remedy("shard it: ZeRO stage 1 or FSDP", "several devices, communication", sharded)
+    on, sharded = _sharded(state, devices)
+    yield Remedy(f"shard it: ZeRO stage 1 or FSDP{on}", "several devices, communication", sharded)
 
 
 def _weights(evidence: Evidence) -> Iterator[Remedy]:
     parameters, gradients = _category(evidence, "parameters"), _category(evidence, "gradients")
     devices = evidence.live.devices
     known = None if parameters is None and gradients is None else (parameters or 0) + (gradients or 0)
-    sharded = None if known is None or not devices else known * (devices - 1) // devices
-    yield Remedy("FSDP or ZeRO stage 3: parameters and gradients in parts", "communication, complexity", sharded)
+    on, sharded = _sharded(known, devices)
+    yield Remedy(f"FSDP or ZeRO stage 3: parameters and gradients in parts{on}", "communication, complexity", sharded)
     yield Remedy("freeze layers, or train adapters (LoRA)", "less is trained", gradients)
+
+
+def _sharded(size: Optional[int], devices: Optional[int]) -> tuple[str, Optional[int]]:
+    """On how many devices, and what that saves: two where it is not known how many there are."""
+    if size is None:
+        return "", None
+    shared = devices or 2
+    return "" if devices else ", on 2 devices", size * (shared - 1) // shared
 
 
 def _workspaces(evidence: Evidence) -> Iterator[Remedy]:
