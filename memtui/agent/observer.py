@@ -61,7 +61,7 @@ class Observer:
 
     def _begin(self) -> None:
         now = time.monotonic_ns()
-        lock = threading.Lock()  # held while devices and blocks are read, by either thread
+        self.lock = lock = threading.Lock()  # held while devices and blocks are read, by either thread
         self.phases = Phases(now)
         self.readings = Readings(self.torch, lock, now, self._exact)
         self.notes = Notes(self._noted, self.phases, self.inventory.steps, self.readings, self.nap)

@@ -92,12 +92,19 @@ def run_in_app(
     monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label, analyst=analyst)
     kind = show(monitor, options)
     if reporting is None:
-        return leave_app(start.pid, kind)
-    return leave_app(start.pid, kind, lambda status: reporting.tell(monitor.session, status))
+        return leave_app(start.pid, kind, monitor.session)
+    return leave_app(start.pid, kind, monitor.session, lambda status: reporting.tell(monitor.session, status))
 
 
-def leave_app(pid: int, kind: str, last: Callable[[Optional[ExitStatus]], None] = lambda _status: None) -> int:
-    """Prints what the program wrote, as it would have been; its status, or 0 where it goes on. `last` comes after."""
+def leave_app(
+    pid: int,
+    kind: str,
+    session: Optional[Session] = None,
+    last: Callable[[Optional[ExitStatus]], None] = lambda _status: None,
+) -> int:
+    """Prints what the program wrote, as it would have been, and why it ran out of memory if that ended it; its status,
+    or 0 where it goes on. `last` comes after.
+    """
     from memtui.sources.program_headless import leave_as
     from memtui.sources.program_replay import replay_to
 
@@ -115,6 +122,10 @@ def leave_app(pid: int, kind: str, last: Callable[[Optional[ExitStatus]], None] 
         last(None)
         return 0
     if kind != "stop":
+        if session is not None and status.shell_code:
+            from .exhausted import tell_last
+
+            tell_last(session, OwnLines(sys.stderr))
         tell_failure(status, printed.last_words)
     last(status)
     return leave_as(status)

@@ -176,6 +176,48 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """A segment that cannot go back to the driver, and the largest of the live blocks that keep it."""
+
+    address: int
+    segment_bytes: int
+    free_bytes: int
+    largest_free_bytes: int
+    num_live: int
+    block_address: int
+    block_bytes: int
+    category: str  # "" where it is not known
+
+
+@dataclass(frozen=True)
+class LiveSite:
+    """A call site, "file:line function" of the program's innermost frames, and what it allocated that is live."""
+
+    text: str  # a line each, the innermost first
+    size_bytes: int
+    num_blocks: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the allocator held at a request that it gave up, read before the exception unwound.
+
+    `undecided_bytes` were born in the phase under way and are state, gradients or temporaries: which is not told in
+    mid-phase; they are part of what is unattributed.
+    """
+
+    blocks: Optional[BlockSummary] = None  # None where they could not be read, or the program records a history
+    classification: Optional[Classification] = None  # of that instant, by the owners of the last look
+    undecided_bytes: int = 0
+    pinned: tuple[Pinned, ...] = ()  # those with the most free bytes
+    sites: tuple[LiveSite, ...] = ()  # of what was allocated while the agent recorded a step, the largest first
+    site: str = ""  # "file:line function" of the program's innermost frame, where the thread runs Python
+    settings: str = ""  # what the allocator was told in the environment
+    expandable: Optional[bool] = None
+    cost_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened once: oom, alloc_retry, new_peak, optimizer_state_appeared, discovery, agent_error...
 
@@ -189,6 +231,7 @@ class Event:
     device: Optional[str] = None
     figures: dict[str, int] = field(default_factory=dict)
     text: str = ""
+    failure: Optional[Failure] = None  # of an oom
 
 
 @dataclass(frozen=True)
