@@ -21,8 +21,9 @@ from .failures import Failures
 from .framing import Framing
 from .history import History
 from .kept import KeptFile
+from .membership import Membership
 from .observer import Observer
-from .process import number_in, text_of, working_folder
+from .process import text_of, working_folder
 from .readings import Reading
 from .recorded import peak_bytes, recorded_steps, with_forward, without_sites
 from .recording import Recording
@@ -67,7 +68,8 @@ class Agent:
         self._sequence, self._latest = 0, b""  # of frames, and the newest one
         self._started_ns = time.monotonic_ns()
         self._model_sent: Any = None
-        self._devices_sent: tuple[str, ...] = ()
+        self._membership = Membership()
+        self._announced: tuple[object, ...] = ()
         self._told: dict[str, int] = {}  # the highest peak, by device
         self._retries = Retries()
         self._framing = Framing()
@@ -413,8 +415,7 @@ class Agent:
             wall_offset_ns=time.time_ns() - now,
             started_ns=self._started_ns,
             devices=tuple(counters.info for counters in self.observer.readings.devices),
-            rank=number_in("RANK"),
-            world_size=number_in("WORLD_SIZE"),
+            **self._membership._asdict(),
             notices=self._notices(),
             executable=str(sys.executable or "")[:4096],
         )
@@ -434,9 +435,10 @@ class Agent:
         return tuple(notices)
 
     def _announce(self, server: Server) -> None:
-        devices = tuple(counters.device for counters in self.observer.readings.devices)
-        if devices != self._devices_sent:
-            self._devices_sent = devices
+        self._membership = self._membership.now()
+        said = (*(counters.device for counters in self.observer.readings.devices), self._membership)
+        if said != self._announced:
+            self._announced = said
             server.broadcast(codec.encode(self._hello()), frame=False)
 
     def _greeting(self, history: bool) -> list[bytes]:
