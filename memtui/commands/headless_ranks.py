@@ -27,7 +27,7 @@ class RankLines:
     def view(self) -> RanksView:
         """What there is to say now."""
         ranks = self._ranks
-        return build_ranks(ranks.members, ranks.now_ns(), ranks.driver, ranks.lead.session.program)
+        return build_ranks(ranks.members, ranks.now_ns(), ranks.driver, ranks.label)
 
     def say(self, lines: OwnLines) -> None:
         """The summary, and findings that are new."""

@@ -24,7 +24,7 @@ def context_findings(
     """Of ranks that live; `members` by rank. `readings` are the driver's, of all devices; without, torch's own say."""
     owners: dict[str, list[RankRow]] = {}
     for row in rows:
-        if row.uuid and not row.over:
+        if row.uuid and not row.over and row.phase not in ("", "startup"):  # until then its device may not be set
             owners.setdefault(bare_uuid(row.uuid), []).append(row)
     by_uuid = {bare_uuid(reading.uuid): reading for reading in readings}
     found = []

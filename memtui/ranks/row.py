@@ -115,6 +115,16 @@ def build_row(member: Member, now_ns: int, looks: int) -> RankRow:
     )
 
 
+def identity(row: RankRow) -> str:
+    """Who it is: "rank 5 of 8 · local rank 5 · gpu-box · pid 4247 · cuda:5 NVIDIA A100-SXM4-80GB GPU-5f2c1d9e-…"."""
+    world = "" if row.world_size is None else f" of {row.world_size}"
+    life = f", life {row.life}" if row.life > 1 else ""
+    local = "" if row.local_rank is None else f"local rank {row.local_rank}"
+    device = " ".join(part for part in (row.device, row.device_name, row.uuid) if part)
+    parts = (f"rank {row.rank}{world}{life}", local, row.host, f"pid {row.pid}", device, row.state_text)
+    return " · ".join(part for part in parts if part)
+
+
 def peak_of(session: Session, device: str) -> Figure:
     """The most that was allocated: the highest step's, else the allocator's own counter."""
     frame, step = session.device_frame(device), session.steps.highest(device)

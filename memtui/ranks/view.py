@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
-from memtui.analysis.text import clean, command
+from memtui.analysis.text import command
 from memtui.session.members import Member, earlier, newest
 from memtui.session.readings import DriverReading
 
@@ -71,7 +71,7 @@ def build_ranks(
     worlds = [row.world_size for row in rows if row.world_size is not None]
     world = max(worlds, default=None)
     return RanksView(
-        program=clean(label, 200) or _program(current),
+        program=command(label.split()) or _program(current),
         hosts=tuple(dict.fromkeys(row.host for row in rows if row.host)),
         world_size=world,
         rows=rows,

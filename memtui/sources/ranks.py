@@ -88,6 +88,12 @@ class Ranks:
         return self.lead.program
 
     @property
+    def label(self) -> str:
+        """What was started, or is attached to: the launcher and its script."""
+        host = self.lead.session.host
+        return self.lead.session.program or ("" if host is None else " ".join(host.cmdline))
+
+    @property
     def agent_silence(self) -> str:
         """Why the agent of the shown one does not answer, if so."""
         return self.shown.agent_silence
