@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from memtui.analysis import units
 from memtui.analysis.text import clean
@@ -15,7 +15,9 @@ from .finding import Finding
 from .row import RankRow
 from .words import bare, ranks
 
-_REMEDY = "torch.cuda.set_device(local_rank) is not called before the first CUDA call"
+#: Of a rank whose own tensors are there; and of one that only has a context there.
+_TENSORS = "with tensors of theirs: torch.cuda.set_device(local_rank) comes after the first CUDA call"
+_BARE = "torch.cuda.set_device(local_rank) is not called before the first CUDA call; or a library's thread runs there"
 
 
 def context_findings(
@@ -27,43 +29,56 @@ def context_findings(
         if row.uuid and not row.over and row.phase not in ("", "startup"):  # until then its device may not be set
             owners.setdefault(bare_uuid(row.uuid), []).append(row)
     by_uuid = {bare_uuid(reading.uuid): reading for reading in readings}
+    working = [row for own in owners.values() for row in own]
     found = []
     for uuid, own in owners.items():
-        foreign = _foreign(uuid, rows, members, by_uuid.get(uuid))
-        if foreign:
-            found.append(_foreign_finding(own, foreign))
+        foreign = [
+            each
+            for row in working
+            if bare_uuid(row.uuid) != uuid
+            for each in [_foreign(uuid, row, members[row.rank], by_uuid.get(uuid))]
+            if each is not None
+        ]
+        for tensors in (True, False):
+            alike = [each for each in foreign if each.tensors is tensors]
+            if alike:
+                found.append(_foreign_finding(own, alike))
         if len(own) > 1:
             found.append(_shared_finding(own, len(owners)))
     return found
 
 
-def _foreign(
-    uuid: str, rows: Sequence[RankRow], members: Mapping[int, Member], reading: Optional[DeviceReading]
-) -> dict[int, Optional[int]]:
-    """Bytes by rank that others have on this device."""
-    listed = {} if reading is None else {process.pid: process.bytes_held for process in reading.others or ()}
-    found: dict[int, Optional[int]] = {}
-    for row in rows:
-        if row.over or not row.uuid or bare_uuid(row.uuid) == uuid:
-            continue
-        if row.pid in listed:
-            found[row.rank] = listed[row.pid]
-            continue
-        hello = members[row.rank].session.hello
-        for device in hello.devices if hello is not None else ():
-            if device.uuid is not None and bare_uuid(device.uuid) == uuid:
-                frame = members[row.rank].session.device_frame(device.device)
-                found[row.rank] = None if frame is None else frame.reserved_bytes
-    return found
+class _Foreign(NamedTuple):
+    """What a rank has on another's device: bytes by the driver, else by torch; `tensors` if its allocator has any."""
+
+    rank: int
+    held_bytes: Optional[int]
+    tensors: bool
 
 
-def _foreign_finding(own: Sequence[RankRow], foreign: Mapping[int, Optional[int]]) -> Finding:
-    numbers = sorted(foreign)
-    held = [value for value in foreign.values() if value is not None]
+def _foreign(uuid: str, row: RankRow, member: Member, reading: Optional[DeviceReading]) -> Optional[_Foreign]:
+    processes = () if reading is None else reading.others or ()
+    listed = next((process for process in processes if process.pid == row.pid), None)
+    hello = member.session.hello
+    reserved: Optional[int] = None
+    for device in hello.devices if hello is not None else ():
+        if device.uuid is not None and bare_uuid(device.uuid) == uuid:
+            frame = member.session.device_frame(device.device)
+            reserved = None if frame is None else frame.reserved_bytes
+    if listed is None and not reserved:
+        return None
+    return _Foreign(row.rank, reserved if listed is None else listed.bytes_held, bool(reserved))
+
+
+def _foreign_finding(own: Sequence[RankRow], foreign: Sequence[_Foreign]) -> Finding:
+    numbers = sorted(each.rank for each in foreign)
+    held = [each.held_bytes for each in foreign if each.held_bytes is not None]
     size = f", {units.size(sum(held))}" if held else ""
     count = "1 foreign context" if len(numbers) == 1 else f"{len(numbers)} foreign contexts"
     where = f"{place_of(own[0])}, the device of {ranks(row.rank for row in own)}"
-    return Finding("contexts", "warning", tuple(numbers), f"{count} on {where} ({ranks(numbers)}{size}): {_REMEDY}")
+    tensors = foreign[0].tensors
+    text = f"{count} on {where} ({ranks(numbers)}{size}): {_TENSORS if tensors else _BARE}"
+    return Finding("tensors elsewhere" if tensors else "contexts", "warning", tuple(numbers), text)
 
 
 def _shared_finding(own: Sequence[RankRow], devices: int) -> Finding:
