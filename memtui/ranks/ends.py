@@ -26,8 +26,10 @@ def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) ->
         return []
     first = over[0]
     living = [each for each in members if not each.over]
-    waited = now_ns - _end_ns(first) >= policy.alone_ns
-    if not (_failed(first) or (waited and living)):
+    # Others may have ended before it, and have been killed: that is not heard as soon as an exception is.
+    if living and now_ns - _end_ns(first) < policy.alone_ns:
+        return []
+    if not (_failed(first) or living):
         return []
     followed = [each for each in over[1:] if _end_ns(each) - _end_ns(first) <= policy.together_ns]
     text = f"{_who(first)} ended first: {_why(first.session)}{_last(first.session)}"

@@ -151,6 +151,10 @@ class Monitor:
         absent = "no PyTorch in this process so far" if self._entry is None else "no agent in this process so far"
         self._agent = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence, absent)
         await self._agent.run()
+        if self.program is None and not self._released and self.session.end is None:
+            reading = self._host.read()  # sooner than the next look at the process
+            if not reading.alive:
+                await self._gone(reading.zombie)
         self._changed()
 
     async def _enter(self, entry: Entry) -> None:

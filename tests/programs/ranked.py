@@ -7,7 +7,9 @@ rank whose number is given: a batch that is three times as large, a context left
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import pathlib
 import time
 
 import torch
@@ -36,6 +38,9 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
     life = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     while time.monotonic() < end:
         step += 1
+        if options.own and step == options.at:
+            own = {"peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.memory_reserved()}
+            pathlib.Path(options.own, f"own-{rank}.json").write_text(json.dumps(own))
         if options.fails == rank and step == options.at and life == 0:
             raise ValueError("no such sample")
         if options.sleeps == rank and step == options.at:
@@ -64,6 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("--wide", type=int, default=512)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--at", type=int, default=20)
+    parser.add_argument("--own", default="")  # where each rank writes what torch tells it
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--spawn", type=int, default=0)
     for name in ("large", "stray", "fails", "sleeps", "slow"):

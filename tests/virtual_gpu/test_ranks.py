@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import multiprocessing
 import os
 import pathlib
@@ -37,7 +38,7 @@ class Seen:
 
     view: RanksView
     live_ns: dict[int, tuple[int, int]]  # by rank: when its agent began, and when it was heard first
-    allocated: dict[int, Optional[int]]
+    reserved: dict[int, Optional[int]]
     pids: dict[int, int]
     past: int = 0
 
@@ -114,16 +115,16 @@ def _look(pid: int, until: Until, then: Optional[Then], after: Optional[Until]) 
 
 
 def _seen(ranks: Ranks, view: RanksView, heard: dict[int, int]) -> Seen:
-    live, allocated, pids = {}, {}, {}
+    live, reserved, pids = {}, {}, {}
     for member in ranks.members:
         hello, rank = member.session.hello, member.rank
         if hello is None or rank is None:
             continue
         live[rank] = (hello.started_ns, heard[rank])
         frame = member.session.device_frame(member.session.default_device())
-        allocated[rank] = None if frame is None else frame.allocated_bytes
+        reserved[rank] = None if frame is None else frame.reserved_bytes
         pids[rank] = member.pid
-    return Seen(view, live, allocated, pids, len(view.past))
+    return Seen(view, live, reserved, pids, len(view.past))
 
 
 # What is waited for: functions of a module, that another process can be given them.
@@ -197,6 +198,25 @@ def test_two_ranks_are_named_and_the_odd_one_is_told(tmp_path: pathlib.Path) -> 
     assert stopped.ranks == (1,)
     assert f"kill -CONT {before.pids[1]}" in stopped.text
     assert _row(after, 1).state == "stopped"
+
+
+@pytest.mark.timeout(400)
+def test_eight_ranks(tmp_path: pathlib.Path) -> None:
+    """GIVEN eight ranks of DDP, one with larger batches, THEN their figures are their own; WHEN one is killed, told."""
+    with launched(tmp_path, 8, "--large", "5", "--own", str(tmp_path), "--at", "10", "--seconds", "240") as pid:
+        before, after = look(pid, _When(8), then=_Signals(2, signal.SIGKILL), after=_When(8, "ended"))
+
+    assert [row.rank for row in before.view.rows] == list(range(8))
+    assert len({row.uuid for row in before.view.rows}) == 8
+    for row in before.view.rows:
+        own = json.loads((tmp_path / f"own-{row.rank}.json").read_text())
+        assert row.peak.value == own["peak"]
+        assert before.reserved[row.rank] == own["reserved"]
+    for rank, (began, heard) in before.live_ns.items():
+        assert heard - began < 2_000_000_000, rank
+    odd = next(finding for finding in before.view.findings if finding.key == "batches")
+    assert odd.ranks == (5,)
+    assert next(finding for finding in after.view.findings if finding.key == "ended").ranks[0] == 2
 
 
 def test_a_rank_that_dies_is_told_with_its_last_figures_and_comes_back(tmp_path: pathlib.Path) -> None:
