@@ -32,10 +32,11 @@ def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) ->
     if not (_failed(first) or living):
         return []
     followed = [each for each in over[1:] if _end_ns(each) - _end_ns(first) <= policy.together_ns]
-    text = f"{_who(first)} ended first: {_why(first.session)}{_last(first.session)}"
+    text = f"{_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
     if not followed and living:
         verb = "goes" if len(living) == 1 else "go"
-        text = f"{_who(first)} ended: {_why(first.session)}{_last(first.session)}; {_who(*living)} {verb} on without it"
+        text = f"{_who(first)} ended: {end_words(first.session)}{_last(first.session)}"
+        text += f"; {_who(*living)} {verb} on without it"
     elif followed:
         later = units.duration(_end_ns(followed[-1]) - _end_ns(first))
         text += f"; {_who(*followed)} followed within {later}"
@@ -52,7 +53,7 @@ def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[
     text = f"{_who(*again)} came back (life {life})"
     if before:
         first = before[0]
-        text += f"; of the life before, {_who(first)} ended first: {_why(first.session)}{_last(first.session)}"
+        text += f"; of the life before, {_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
     return [Finding("restarted", "unknown", tuple(each.rank or 0 for each in again), text)]
 
 
@@ -70,13 +71,14 @@ def _failed(member: Member) -> bool:
     return end is not None and bool(end.exception or end.exit_status or end.silent)
 
 
-def _why(session: Session) -> str:
+def end_words(session: Session) -> str:
+    """How a rank's process ended, whose exit status only its launcher knows."""
     end = session.end
     if end is None:
         return "not known"
-    if end.silent and not end.exception and not end.exit_status:
-        return _WITHOUT_A_WORD
-    return end_text(end)
+    if end.exception or end.exit_status or end.text:
+        return end_text(end).removeprefix("ended: ")
+    return _WITHOUT_A_WORD if end.silent else "finished"
 
 
 def _last(session: Session) -> str:

@@ -19,7 +19,7 @@ class RanksTop(Lines):
         super().__init__(look, id=id)
         self.view: Optional[RanksView] = None
         self.message = ""
-        self.replay = False
+        self.replay = ""  # of a recording, the time of day
 
     def wanted(self, width: int, most: int) -> int:
         """Lines that all findings take, `most` of them at most; one for that nothing was found."""
@@ -31,7 +31,9 @@ class RanksTop(Lines):
     def source(self) -> object:
         """What the lines say."""
         view = self.view
-        return None if view is None else (view.program, view.hosts, view.summary, view.findings, self.message)
+        return (
+            None if view is None else (view.program, view.hosts, view.summary, view.findings, self.message, self.replay)
+        )
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Who, the summary, and findings with the worst first."""
@@ -73,7 +75,7 @@ class RanksTop(Lines):
         right = shorten(self.look.text(view.summary), width - 24, self.look.glyphs.ellipsis)
         line = Line().add(" ", " ")
         if self.replay:
-            line.add(" REPLAY ", roles.CHIPS["unknown"]).add(" ", " ")
+            line.add(f" REPLAY {self.replay} ", roles.CHIPS["unknown"]).add(" ", " ")
         room = width - line.width - len(cells(right)) - 2
         tail = dot + count
         if len("memtui" + dot + tail + where) + 16 <= room:

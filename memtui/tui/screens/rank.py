@@ -53,6 +53,8 @@ class RankScreen(MonitorScreen):
         if self.timeline.paused_ns is not None:
             self.action_pause()
         self.exhausted = Exhausted(self.feed, self.status.say)
+        if self.feed.replay:
+            self.show_recording()
         self.refresh_view()
         self.action_tab(tab)
 

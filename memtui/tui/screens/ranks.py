@@ -138,8 +138,14 @@ class RanksScreen(Screen[None], inherit_bindings=False):
         self.view = view = build_ranks(feed.members, feed.now_ns(), feed.driver, feed.label)
         members = {(each.rank, each.life): each for each in feed.members if each.rank is not None}
         self.table.members = members
-        self.top.replay = feed.replay
+        self.top.replay = self._clock() if feed.replay else ""
         self._show(view)
+
+    def _clock(self) -> str:
+        """The time of day that a recording stands at."""
+        told = next((each.session.hello for each in self.feed.members if each.session.hello is not None), None)
+        wall_ns = self.feed.now_ns() + (0 if told is None else told.wall_offset_ns)
+        return time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9))
 
     def _show(self, view: RanksView) -> None:
         rows = (*view.ordered(self.order), *(view.past if self.past else ()))
