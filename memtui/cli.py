@@ -236,7 +236,12 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     # Known here, so that it can be said why not.
     attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
     which = attach.add_mutually_exclusive_group()
-    which.add_argument("--pid", type=_pid, metavar="PID", help="the process; memtui ps lists those that can be watched")
+    which.add_argument(
+        "--pid",
+        type=_pid,
+        metavar="PID",
+        help="the process, a launcher for all of its ranks; memtui ps lists those that can be watched",
+    )
     which.add_argument(
         "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
     )
@@ -393,7 +398,12 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--frames", type=_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument("--log", type=_file, metavar="FILE", help="write every frame to FILE, a line of JSON each")
+        parser.add_argument(
+            "--log",
+            type=_file,
+            metavar="FILE",
+            help="write every frame to FILE, a line of JSON each; of several ranks, FILE names a file for each",
+        )
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(

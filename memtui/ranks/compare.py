@@ -47,7 +47,7 @@ def compare(one: RankRow, other: RankRow) -> tuple[Compared, ...]:
         figures = (_measured(most[0]), _measured(most[1]))
         lines.append(Compared(key, named.letter, named.label, figures, (bands[0].get(key), bands[1].get(key))))
     for key, label, values in (
-        ("reusable_cache", "cache, holes with it", [row.holding.cache_bytes for row in pair]),
+        ("reusable_cache", "cache and holes", [row.holding.cache_bytes for row in pair]),
         ("non_torch", "non-torch", [row.holding.non_torch_bytes for row in pair]),
     ):
         if any(value is not None for value in values):

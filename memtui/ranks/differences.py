@@ -114,19 +114,19 @@ def _unlike(group: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
 
 
 def _unlike_finding(row: RankRow, others: Sequence[RankRow], more: int) -> Finding:
-    category, by = _main_difference(row, others)
+    batch = _batch(row, others)
+    category, by = _main_difference(row, others, [key for key in _COMPARED if key != "inputs" or not batch])
     text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} than the others at its peak"
     if category:
         text += f": {kinds(category)} {units.size(row.holding.of(category))} against {units.size(by)}"
-    batch = _batch(row, others)
     key = "batches" if batch else "memory"
     return Finding(key, "warning", (row.rank,), f"{ranks([row.rank])} holds {text}{batch}")
 
 
-def _main_difference(row: RankRow, others: Sequence[RankRow]) -> tuple[str, int]:
+def _main_difference(row: RankRow, others: Sequence[RankRow], compared: Sequence[str]) -> tuple[str, int]:
     """The category that differs most, and what the others have of it; "" where none says anything."""
     best, most, usual = "", 0, 0
-    for category in _COMPARED:
+    for category in compared:
         median = int(statistics.median(other.holding.of(category) for other in others))
         by = abs(row.holding.of(category) - median)
         if by > most:

@@ -10,6 +10,8 @@ from typing import Optional
 from memtui.analysis.ladder import Ladder
 from memtui.session.session import Session
 
+#: Steps after which categories are what they will be.
+_UNSETTLED = 2
 #: What is wrapped in DistributedDataParallel, and in either generation of FSDP.
 _DDP, _FSDP, _FSDP1 = "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"
 
@@ -36,7 +38,12 @@ def holding_of(session: Session, device: str, ladder: Ladder, looks: int) -> Hol
     """Of one device of a session."""
     most: dict[str, int] = {}
     seen = 0
-    for look, _ in islice(reversed(session.looks(device)), looks):
+    known = session.looks(device)
+    # In the first steps that were seen, what was there before is not told apart yet.
+    settled = known[0][0].step + _UNSETTLED if known and known[-1][0].step > known[0][0].step + _UNSETTLED else 0
+    for look, _ in islice(reversed(known), looks):
+        if look.step < settled:
+            break
         seen += 1
         for category, held in look.categories.items():
             if held > most.get(category, 0):

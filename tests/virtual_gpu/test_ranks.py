@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Optional
 
+import psutil
 import pytest
 
 from memtui.ranks.row import RankRow
@@ -25,6 +26,7 @@ from memtui.ranks.view import RanksView, build_ranks
 from memtui.sources.monitor import Monitor
 from memtui.sources.ranks import Ranks
 from tests.support import programs
+from tests.support.virtual_gpu import virtual_environment
 
 pytestmark = pytest.mark.virtual_gpu
 
@@ -272,9 +274,15 @@ def test_a_rank_that_is_killed_and_one_that_sleeps(tmp_path: pathlib.Path) -> No
     assert _row(killed, 1).peak.value
 
 
-def test_spawned_ranks_without_an_environment(tmp_path: pathlib.Path) -> None:
-    """GIVEN torch.multiprocessing.spawn, whose ranks only the process group knows, and all on one device, THEN both."""
+@pytest.mark.parametrize("watched", [True, False])
+def test_spawned_ranks_without_an_environment(watched: bool, tmp_path: pathlib.Path) -> None:
+    """GIVEN torch.multiprocessing.spawn, whose ranks only the process group knows, both on one device, THEN both are
+    found: by their agents, or by the driver's list, and then they get one.
+    """
     environment = programs.virtual_environment_with_agent(tmp_path, memory="8GiB", count=2, context="300MiB")
+    if not watched:
+        environment = programs.plain_environment() | virtual_environment(memory="8GiB", count=2, context="300MiB")
+        environment["MEMTUI_RUNTIME_DIR"] = str(tmp_path)
     environment["TEST_PORT"] = _port()
     with programs.started(
         PROGRAM,
@@ -293,8 +301,11 @@ def test_spawned_ranks_without_an_environment(tmp_path: pathlib.Path) -> None:
             (seen,) = look(process.pid, _When(2, "shared"))
         finally:
             del os.environ["MEMTUI_RUNTIME_DIR"]
-            for pid in seen.pids.values():
-                os.kill(pid, signal.SIGKILL)
+            started = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            for child in started:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
 
     assert [row.rank for row in seen.view.rows] == [0, 1]
     assert len({row.uuid for row in seen.view.rows}) == 1
