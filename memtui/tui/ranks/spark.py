@@ -15,23 +15,28 @@ from memtui.tui.rows import Row
 _BLOCKS, _PLAIN = " ▁▂▃▄▅▆▇█", " .:-=+*#%"
 #: A figure holds until the next sample for so long.
 _HOLD_NS = 2_500_000_000
+_STRIDES = 12
 
 
 def samples(session: Session, device: str, end_ns: int, step_ns: int, count: int) -> list[Column]:
     """(least, most) of what was allocated in `count` columns of `step_ns` up to now; short gaps are bridged.
 
-    Columns begin at multiples of their length, so that the picture moves in whole columns.
+    Columns begin at multiples of their length, and the picture moves by a twelfth of its width at a time: mostly the
+    newest of them alone are drawn again.
     """
     series = session.series(device, "allocated_bytes")
     if series is None or count <= 0:
         return [None] * max(0, count)
-    last = end_ns // step_ns + 1
+    stride = max(1, count // _STRIDES)
+    last = (end_ns // step_ns // stride + 1) * stride
     found = series.window((last - count) * step_ns, last * step_ns, count)
     held: Optional[int] = None
     since = 0
     for place, each in enumerate(found):
         if each is not None:
             held, since = each[1], place
+        elif (last - count + place) * step_ns > end_ns:
+            break
         elif held is not None and (place - since) * step_ns <= _HOLD_NS:
             found[place] = (held, held)
     return found
