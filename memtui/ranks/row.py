@@ -98,7 +98,7 @@ def build_row(member: Member, now_ns: int, looks: int) -> RankRow:
         state=state,
         state_text=text,
         level="unknown" if forecast.allocated_bytes is None else judged.level,
-        used=_figure(_used_bytes(ladder)),
+        used=_used(ladder),
         total=_figure(ladder.total_bytes),
         bar=build_bar(session, name, ladder, SINGLE),
         peak=peak_of(session, name),
@@ -137,8 +137,12 @@ def peak_of(session: Session, device: str) -> Figure:
     return Figure(held, "unknown" if held is None else "lower_bound")
 
 
-def _used_bytes(ladder: Ladder) -> Optional[int]:
-    return ladder.process_bytes if ladder.used_bytes is None else ladder.used_bytes
+def _used(ladder: Ladder) -> Figure:
+    """Of the device; without the driver's word at least what this process has of it."""
+    if ladder.used_bytes is not None:
+        return Figure(ladder.used_bytes)
+    own = ladder.reserved_bytes if ladder.process_bytes is None else ladder.process_bytes
+    return _figure(own, "lower_bound")
 
 
 def _state(session: Session, now_ns: int) -> tuple[RankState, str]:

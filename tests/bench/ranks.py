@@ -30,8 +30,8 @@ def bench() -> Iterator[Line]:
     """Processor time, traffic and memory of the viewer, and what it did not take."""
     with surroundings.runtime_folder() as runtime:
         recording = runtime / "recording.json"
-        with _training(runtime) as pid:
-            told = _record(runtime, pid)
+        with training(runtime) as pid:
+            told = record(runtime, pid)
         recording.write_text(json.dumps(told))
         rate = sum(message["kind"] == "frame" for _, message in told) / _RECORDED_SECONDS
         yield Line("frames of each recorded rank", f"{rate:.1f} a second")
@@ -73,7 +73,7 @@ def _watched(what: str, runtime: pathlib.Path, pid: int, bar: float) -> Iterator
 
 
 @contextlib.contextmanager
-def _training(runtime: pathlib.Path) -> Iterator[int]:
+def training(runtime: pathlib.Path) -> Iterator[int]:
     command = [sys.executable, str(_GPT), "--pace", "0.9"]
     with subprocess.Popen(command, env=surroundings.with_virtual_gpu(runtime), stdout=subprocess.DEVNULL) as child:
         try:
@@ -87,7 +87,7 @@ def _training(runtime: pathlib.Path) -> Iterator[int]:
             child.kill()
 
 
-def _record(runtime: pathlib.Path, pid: int) -> list[tuple[int, dict[str, Any]]]:
+def record(runtime: pathlib.Path, pid: int) -> list[tuple[int, dict[str, Any]]]:
     """What an agent says in a while, and when."""
     told: list[tuple[int, dict[str, Any]]] = []
     with socket.socket(socket.AF_UNIX) as connection:

@@ -62,6 +62,11 @@ class RankScreen(MonitorScreen):
         """The launcher's status is no rank's."""
         super().program_ended(None if self.ranks.several else status)
 
+    def tick(self) -> None:
+        """Draws, unless all ranks are shown over it: Textual calls a screen current that another one covers."""
+        if not self.ranks.several or self.app.screen is self:
+            super().tick()
+
     def _name_tabs(self) -> None:
         super()._name_tabs()
         if self.ranks.several:

@@ -124,7 +124,8 @@ class RanksScreen(Screen[None], inherit_bindings=False):
     async def _look(self) -> None:
         while True:
             began = time.monotonic()
-            if self.is_current and not (self.feed.replay and self.view is not None):
+            # Textual calls a screen current that another one covers.
+            if self.app.screen is self and not (self.feed.replay and self.view is not None):
                 self.refresh_view()
             took = time.monotonic() - began
             period = max(self._least_s, LOOK_S if len(self.table.rows) <= MANY else MANY_S)
@@ -165,6 +166,8 @@ class RanksScreen(Screen[None], inherit_bindings=False):
             self.top.message = ""
         self.keys.order, self.keys.restarted = self.order, bool(view.past)
         self.keys.output = self.feed.program is not None and self.feed.program.pty
+        if self.app.screen is not self:
+            return  # what covers it reads the rows
         self._arrange()
         paint(self, [self.top, self.table, self.letters], self.look)
         page = table.per_page(table.size.width, table.size.height)
@@ -329,7 +332,7 @@ class CompareScreen(Screen[None], inherit_bindings=False):
         self.set_interval(1.0, self._look)
 
     def _look(self) -> None:
-        if self.is_current:
+        if self.app.screen is self:
             if not self._overview.feed.replay:
                 self._overview.refresh_view()
             self._fill()

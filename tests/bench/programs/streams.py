@@ -1,8 +1,8 @@
-"""A launcher of ranks that only sleep, whose agents' streams come from a recording: streams.py FILE FOLDER COUNT
+"""A launcher of ranks that only sleep, whose agents' streams come from a recording: streams.py FILE FOLDER COUNT [ODD]
 
 FILE is a list of [nanoseconds since the first, message] in the order in which an agent sent them. Each rank's hello is
 its own; all get the same frames, over and over, in the time that they were sent in, numbered on. What a viewer does not
-take in time is counted in FOLDER/lost, as an agent counts it.
+take in time is counted in FOLDER/lost, as an agent counts it. Rank ODD says nothing any more once it has said everything.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Rank:
         return lost
 
 
-def main(recording: pathlib.Path, folder: pathlib.Path, count: int) -> None:
+def main(recording: pathlib.Path, folder: pathlib.Path, count: int, odd: int) -> None:
     told = json.loads(recording.read_text())
     hello = next(message for _, message in told if message["kind"] == "hello")
     models = [message for _, message in told if message["kind"] == "model"]
@@ -99,8 +99,9 @@ def main(recording: pathlib.Path, folder: pathlib.Path, count: int) -> None:
             moved = {key: frame[key] + shift for key in _TIMES if frame.get(key)}
             sent = {**frame, **moved, "sequence": sequence, "step": frame["step"] + turn * steps, "lost_frames": lost}
             data = encode(sent)
-            for rank in ranks:
-                lost += rank.send(data)
+            for number, rank in enumerate(ranks):
+                if number != odd or not turn:
+                    lost += rank.send(data)
         turn += 1
         (folder / "lost").write_text(str(lost))
     (folder / "lost").write_text(str(lost))
@@ -110,4 +111,4 @@ def main(recording: pathlib.Path, folder: pathlib.Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]))
+    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int((sys.argv[4:] or "-1")[0]))
