@@ -160,10 +160,20 @@ def take_ranks(
         quiet = subprocess.DEVNULL
         with programs.started(*command, environment=env, direct=False, stdout=quiet, stderr=quiet) as process:
             time.sleep(seconds)
+            watched = 7.0 if count <= 8 else 18.0
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"ranks-{count}-{suffix}.svg"
                 feed = Ranks(Monitor(process.pid), search=True, analyst=Analyst)
-                save(feed, str(path), columns, rows, theme=theme, keys=keys, seconds=7.0, after=1.0)
+                save(
+                    feed,
+                    str(path),
+                    columns,
+                    rows,
+                    theme=theme,
+                    keys=keys,
+                    seconds=7.0 if count <= 8 else 18.0,
+                    after=1.0,
+                )
                 print(path)
             process.terminate()
             process.wait(30)

@@ -16,7 +16,7 @@ from .row import RankRow
 from .words import bare, ranks
 
 #: Of a rank whose own tensors are there; and of one that only has a context there.
-_TENSORS = "with tensors of theirs: torch.cuda.set_device(local_rank) comes after the first CUDA call"
+_TENSORS = "with tensors in it: torch.cuda.set_device(local_rank) comes after the first CUDA call"
 _BARE = "torch.cuda.set_device(local_rank) is not called before the first CUDA call; or a library's thread runs there"
 
 

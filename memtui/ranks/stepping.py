@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from memtui.analysis import units
-from memtui.analysis.text import phase_words
+from memtui.analysis.text import place_words
 
 from .finding import Finding
 from .policy import RanksPolicy
@@ -44,7 +44,7 @@ def stepping_findings(rows: Sequence[RankRow], policy: RanksPolicy) -> list[Find
     behind = [row for row in living if _progress(row) == first]
     if len(behind) == len(living):
         since = units.duration(min(row.since_ns or 0 for row in living))
-        place = f"all are {phase_words(living[0].phase, after_in=True)} of step {living[0].step:,}"
+        place = f"all are {_where(living[0])}"
         return [
             Finding("stalled", "bad", tuple(row.rank for row in living), f"no rank has stepped for {since}: {place}")
         ]
@@ -79,7 +79,7 @@ def _progress(row: RankRow) -> tuple[int, int]:
 
 
 def _where(row: RankRow) -> str:
-    return f"{phase_words(row.phase, after_in=True)} of step {row.step:,}"
+    return place_words(row.phase, row.completed or 0)
 
 
 def _waiting(row: RankRow, living: Sequence[RankRow]) -> str:
@@ -93,7 +93,7 @@ def _waiting(row: RankRow, living: Sequence[RankRow]) -> str:
 
 def _stopped_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
     since = units.duration(row.age_ns)
-    text = f"{ranks([row.rank])} is stopped (T), {_where(row)}, for {since}: kill -CONT {row.pid} lets it go on"
+    text = f"{ranks([row.rank])} is stopped (T) for {since}, {_where(row)}: kill -CONT {row.pid} lets it go on"
     return Finding("stopped", "bad", (row.rank,), text + _waiting(row, living))
 
 
@@ -103,5 +103,5 @@ def _silent_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
 
 
 def _stalled_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
-    text = f"{ranks([row.rank])} stopped stepping: {units.duration(row.since_ns)} {_where(row)}"
+    text = f"{ranks([row.rank])} stopped stepping: for {units.duration(row.since_ns)} {_where(row)}"
     return Finding("stalled", "bad", (row.rank,), text + _waiting(row, living))

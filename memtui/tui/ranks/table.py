@@ -253,7 +253,8 @@ class RanksTable(Lines):
     def _cells_of(self, shown: Sequence[RankRow], width: int, unit: str) -> tuple[Callable[[int], Row], Row]:
         """Mark, rank, a chart and perhaps a bar, how full, and what is left."""
         digits = max(2, len(str(max(row.rank for row in self.rows))) + 2 * any(row.life > 1 for row in self.rows))
-        left = max(6, *(len(number(row.headroom, unit)) + 1 for row in shown))
+        said = 8 if any(row.state in _STATES for row in shown) else 6
+        left = max(said, *(len(number(row.headroom, unit)) + 1 for row in shown))
         room = width - (1 + digits + 1) - 5 - left
         bar = room // 2 if room >= 14 else 0
         cells = max(1, room - bar - (bar > 0))

@@ -2,7 +2,8 @@
 
 FILE is a list of [nanoseconds since the first, message] in the order in which an agent sent them. Each rank's hello is
 its own; all get the same frames, over and over, in the time that they were sent in, numbered on. What a viewer does not
-take in time is counted in FOLDER/lost, as an agent counts it. Rank ODD says nothing any more once it has said everything.
+take in time is counted in FOLDER/lost, as an agent counts it. Rank ODD falls silent some seconds after
+a viewer has come.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from typing import Any
 
+_TALKING_S = 9.0
 _LENGTH = struct.Struct("!I")
 _TIMES = ("time_ns", "phase_since_ns", "step_since_ns")
 
@@ -43,6 +45,7 @@ class Rank:
         self.listener.bind(str(folder / f"agent-{self.process.pid}.sock"))
         self.listener.listen()
         self.viewers: list[socket.socket] = []
+        self.met_s = 0.0
 
     def accept(self, model: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -51,6 +54,7 @@ class Rank:
             viewer.setblocking(False)
             viewer.sendall(encode(self.greeting) + model)
             self.viewers.append(viewer)
+            self.met_s = time.monotonic()
 
     def send(self, data: bytes) -> int:
         """How many viewers could not take it."""
@@ -100,7 +104,7 @@ def main(recording: pathlib.Path, folder: pathlib.Path, count: int, odd: int) ->
             sent = {**frame, **moved, "sequence": sequence, "step": frame["step"] + turn * steps, "lost_frames": lost}
             data = encode(sent)
             for number, rank in enumerate(ranks):
-                if number != odd or not turn:
+                if number != odd or time.monotonic() - rank.met_s < _TALKING_S:
                     lost += rank.send(data)
         turn += 1
         (folder / "lost").write_text(str(lost))
