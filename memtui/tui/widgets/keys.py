@@ -27,8 +27,24 @@ KEYS = (
     ("q", "quit", 0),
 )
 
+#: Of an opened snapshot's tabs.
+_SNAPSHOT = (
+    ("← →", "time", 2),
+    ("+ -", "zoom", 3),
+    ("p", "peak", 4),
+    ("o", "failed", 6),
+    ("m", "mark", 7),
+    ("enter", "open", 5),
+    ("[ ]", "device", 8),
+    ("?", "help", 1),
+    ("q", "quit", 0),
+)
+_FLAME = (("↑ ↓ ← →", "box", 2), (", .", "time", 4), *(each for each in _SNAPSHOT if each[1] != "time"))
+
 #: Of tabs that have keys of their own.
 KEYS_OF = {
+    **dict.fromkeys(("live", "categories", "largest", "segments", "difference"), _SNAPSHOT),
+    "flame": _FLAME,
     "step": (
         ("d", "record", 2),
         ("b", "group", 3),
@@ -51,6 +67,8 @@ KEYS_OF = {
         ("q", "quit", 0),
     ),
 }
+
+_ASCII_KEYS = {"← →": "< >", "↑ ↓ ← →": "arrows"}
 
 #: While the keyboard is the program's.
 HINT = "the keyboard is the program's   "
@@ -105,7 +123,7 @@ class Keys(Lines):
         length = sum(map(_length, keys))
         line.pad(width - length)
         for key, name, _ in keys:
-            shown = {"← →": "< >"}.get(key, key) if not self.look.glyphs.braille else key
+            shown = _ASCII_KEYS.get(key, key) if not self.look.glyphs.braille else key
             line.add(shown, roles.KEY).add(f" {name}  ", roles.DIM)
         return [line.row(width)]
 
