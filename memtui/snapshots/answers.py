@@ -114,11 +114,11 @@ def _peak(opened: Opened) -> tuple[str, ...]:
 
 def _below(opened: Opened, failures: int) -> tuple[str, ...]:
     course, device = opened.course, opened.device
-    there = f"{size(course.reserved_bytes[course.peak])} reserved"
+    there = f"{size(course.reserved_bytes[course.peak])} reserved then"
     free = f"largest free block {size(largest_free_bytes(device, course, course.peak))}"
     last = course.instants - 1
     end = "" if course.peak == last else f"at the end {size(course.allocated_bytes[last])} allocated"
-    failed = f"out of memory {failures:,} time{'s' * (failures != 1)}" if failures else ""
+    failed = f"out of memory: {failures:,} request{'s' * (failures != 1)} failed" if failures else ""
     if last and not failures:
         failed = "never out of memory"
     found = []

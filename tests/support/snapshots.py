@@ -113,6 +113,7 @@ def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dic
     trace: list[Any] = []
     live: dict[int, tuple[int, Any]] = {}
     clock = 0
+    spacing = {0: layer_bytes, 1: 5 * layer_bytes, 2: layer_bytes, 3: 2 * layer_bytes}
 
     def happen(action: str, place: int, size_bytes: int, frames: Any) -> None:
         nonlocal clock
@@ -120,12 +121,12 @@ def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dic
         trace.append(event(action, place, size_bytes, clock, frames))
 
     def take(kind: int, layer: int, size_bytes: int, frames: Any) -> None:
-        place = kind << 30 | layer * 8 * layer_bytes
+        place = kind << 30 | layer * spacing[kind]
         happen("alloc", place, size_bytes, frames)
         live[place] = (size_bytes, frames)
 
     def give(kind: int, layer: int) -> None:
-        place = kind << 30 | layer * 8 * layer_bytes
+        place = kind << 30 | layer * spacing[kind]
         size_bytes, _ = live.pop(place)
         for action in ("free_requested", "free_completed"):
             happen(action, place, size_bytes, [])
@@ -136,8 +137,8 @@ def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dic
 
     moving = [frame(MODULE, 933, "_apply"), frame("/home/me/train.py", 12, "build"), *_MAIN]
     stepping = [frame(OPTIMIZER, 100, "_init_group"), frame("/home/me/train.py", 33, "train"), *_MAIN]
-    for kind in range(4):
-        happen("segment_alloc", kind << 30, layers * 8 * layer_bytes, moving)
+    for kind, apart_bytes in spacing.items():
+        happen("segment_alloc", kind << 30, layers * apart_bytes, moving)
     for layer in range(layers):
         take(0, layer, layer_bytes, moving)
     for step in range(steps):
@@ -153,12 +154,12 @@ def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dic
     failed = event("oom", 300 * MIB, 4 << 30, clock + 400, layer_stack(0))
     trace.append(failed)
     segments = []
-    for kind in range(4):
+    for kind, apart_bytes in spacing.items():
         blocks = []
         for layer in range(layers):
-            size_bytes, frames = live.get(kind << 30 | layer * 8 * layer_bytes, (0, ()))
+            size_bytes, frames = live.get(kind << 30 | layer * apart_bytes, (0, ()))
             blocks += [block(size_bytes, "active_allocated", frames)] if size_bytes else []
-            blocks.append(block(8 * layer_bytes - size_bytes))
+            blocks += [block(apart_bytes - size_bytes)] if apart_bytes > size_bytes else []
         segments.append(segment(kind << 30, *blocks))
     return raw(segments, trace)
 

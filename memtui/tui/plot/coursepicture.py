@@ -21,14 +21,15 @@ LABEL_EVERY = 16
 FAILED, MARKED = "!", "m"
 
 
-def course_scale(overview: Overview, height: int) -> Scale:
-    """The scale of all of it, which stays when a part is looked at."""
-    return scale(round_top(overview.top_bytes), height)
+def course_scale(overview: Overview, height: int, *, fit: bool) -> Scale:
+    """The scale of all of it, which stays when a part is looked at; `fit` to what was allocated, else reserved too."""
+    return scale(round_top(max(1, overview.opened.course.peak_bytes) if fit else overview.top_bytes), height)
 
 
-def area(overview: Overview, window: CourseWindow, cells: int, height: int, look: Look) -> list[Row]:
+def area(
+    overview: Overview, window: CourseWindow, cells: int, picture_scale: Scale, height: int, look: Look
+) -> list[Row]:
     """The picture with its axis of bytes, without marks."""
-    picture_scale = course_scale(overview, height)
     top, end = picture_scale.top, window.start + window.length
     allocated = overview.allocated.columns(window.start, end, 2 * cells)
     reserved = overview.reserved.columns(window.start, end, cells)
@@ -43,20 +44,20 @@ def area(overview: Overview, window: CourseWindow, cells: int, height: int, look
         styles.append(role)
         before = row
     rows = [Row("".join(text), "".join(role)) for text, role in zip(zip(*texts), zip(*styles))]
-    if before is not None:
+    if before is not None and before >= 0:
         rows = with_labels(rows, [Label(before, "reserved", roles.RESERVED)], look)
     axis = value_axis(picture_scale, height, look.glyphs)
     return [Row(left.text + row.text, left.roles + row.roles) for left, row in zip(axis, rows)]
 
 
 def marked(
-    rows: list[Row], overview: Overview, window: CourseWindow, cells: int, mark: Optional[int], look: Look
+    rows: list[Row], overview: Overview, window: CourseWindow, cells: int, top: int, mark: Optional[int], look: Look
 ) -> list[Row]:
     """The picture with the cursor, the peak, requests that failed, and a marked instant, where they are in sight."""
     height = len(rows)
     place = window.column_of(window.cursor, cells)
     shown = rows if place is None else with_cursor(rows, GUTTER + place, look.glyphs)
-    shown = _with_peak(list(shown), overview, window, cells, look)
+    shown = _with_peak(list(shown), overview, window, cells, top, look)
     flags = [(instant, FAILED, roles.BAD) for instant in overview.failures]
     if mark is not None:
         flags.append((mark, MARKED, roles.KEY))
@@ -67,12 +68,13 @@ def marked(
     return shown
 
 
-def _with_peak(rows: list[Row], overview: Overview, window: CourseWindow, cells: int, look: Look) -> list[Row]:
+def _with_peak(
+    rows: list[Row], overview: Overview, window: CourseWindow, cells: int, top: int, look: Look
+) -> list[Row]:
     course, height = overview.opened.course, len(rows)
     place = window.column_of(course.peak, cells)
     if place is None or course.instants == 1:
         return rows
-    top = course_scale(overview, height).top
     crest = (dots(max(0, course.peak_bytes), top, height * 8) + 7) // 8
     row = max(0, height - 1 - crest)
     arrow = "▼" if look.glyphs.braille else "v"
@@ -85,9 +87,9 @@ def _with_peak(rows: list[Row], overview: Overview, window: CourseWindow, cells:
     return rows
 
 
-def time_axis(overview: Overview, window: CourseWindow, cells: int, height: int, look: Look) -> Row:
+def time_axis(overview: Overview, window: CourseWindow, cells: int, scale_unit: str, look: Look) -> Row:
     """When the columns begin, since the first event; their events' numbers where there are no times."""
-    unit = f"0 {course_scale(overview, height).unit}".rjust(GUTTER - 1)
+    unit = f"0 {scale_unit}".rjust(GUTTER - 1)
     row = Line().add(unit, roles.DIM).add(look.glyphs.corner, roles.AXIS).row(GUTTER + cells)
     taken = [False] * cells
 

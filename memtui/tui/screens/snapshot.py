@@ -54,6 +54,7 @@ KEYS: Entries = (
     ("p  e", "the peak; the end"),
     ("o  O", "the next, or the last, request that failed, with what was there then"),
     ("+ -   z x", "zoom in on the cursor; zoom out"),
+    ("y", "the scale fits what was reserved, or what was allocated"),
     ("m", "mark this instant: 6 shows what is different since; again: no mark"),
     ("Places", ""),
     ("1", "what is live at the cursor, by the line that allocated it; enter: the whole stack"),
@@ -104,6 +105,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
         Binding("O", "failure(-1)", show=False),
         Binding("plus,equals_sign,z", "zoom(-1)", "zoom in"),
         Binding("minus,x", "zoom(1)", "zoom out"),
+        Binding("y", "fit", "scale to what was reserved or allocated"),
         Binding("m", "mark", "mark this instant"),
         Binding("up,k", "row(-1)", "the row above"),
         Binding("down,j", "row(1)", "the row below"),
@@ -310,6 +312,11 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
         """Zooms out by `steps`, the cursor in its place."""
         self._turn(self.course.window.zoomed(steps))
 
+    def action_fit(self) -> None:
+        """The other scale."""
+        self.course.fit = not self.course.fit
+        self.draw_changes()
+
     def action_mark(self) -> None:
         """Marks the cursor's instant, or takes its mark away."""
         whole, number = self.overview, self.course.window.cursor
@@ -322,7 +329,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
             course = whole.opened.course
             words = "the peak" if number == course.peak else instant_words(number, course)
             self.mark = Mark(whole.opened, number, words)
-            self.say(f"marked {words}: 6 shows what is different since")
+            self.say("marked: 6 shows what is different since")
         self.draw_changes()
 
     @on(messages.TabPointed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
 from textual import events
@@ -10,6 +11,7 @@ from memtui.analysis import units
 from memtui.analysis.text import clean
 from memtui.snapshots.answers import Answer, Mark, Overview
 from memtui.snapshots.moments import instant_words
+from memtui.snapshots.queries import OutOfMemory
 from memtui.tui import roles
 from memtui.tui.look import Look
 from memtui.tui.messages import SnapshotTurned
@@ -36,6 +38,7 @@ class Course(Lines):
         self.mark: Optional[Mark] = None
         self.answer: Optional[Answer] = None
         self.said = ""
+        self.fit = False  # the scale, to what was allocated
         self._picture: tuple[object, list[Row]] = (None, [])
 
     def show(self, overview: Overview, number: int, mark: Optional[Mark]) -> None:
@@ -77,7 +80,7 @@ class Course(Lines):
 
     def source(self) -> object:
         """What is shown of which snapshot."""
-        return self.overview, self.window, self.mark, self.answer, self.said, self.look
+        return self.overview, self.window, self.mark, self.answer, self.said, self.fit, self.look
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The answers, the cursor's figures, the picture and its axis of time."""
@@ -94,9 +97,7 @@ class Course(Lines):
             (overview.peak, roles.BRIGHT),
             (overview.below, roles.BAD if overview.failures else roles.TEXT),
         ):
-            texts = [self.look.text(each) for each in sentences]
-            text = next((each for each in texts if len(cells(each)) <= width - 2), texts[-1])
-            rows.append(Line().add(" ", " ").add(self._short(text, width - 2), role).row(width))
+            rows.append(Line().add(" ", " ").add(self._longest(sentences, width - 2), role).row(width))
         return [*rows, self._cursor(overview, width)]
 
     def _cursor(self, overview: Overview, width: int) -> Row:
@@ -104,18 +105,12 @@ class Course(Lines):
         course, number = overview.opened.course, self.window.cursor
         where = "the peak" if number == course.peak else instant_words(number, course)
         allocated, reserved = course.allocated_bytes[number], course.reserved_bytes[number]
-        text = f"at {where}: {units.size(allocated)} allocated of {units.size(reserved)}"
+        texts = [f"at {where}: {units.size(allocated)} allocated of {units.size(reserved)}"]
         role = roles.KEY
         answer = self.answer
         if answer is not None and answer.at.number == number and answer.failed is not None:
-            failed = answer.failed
-            text = (
-                f"out of memory at event {number:,}: {units.size(failed.requested_bytes)} asked for, "
-                f"{units.size(failed.device_free_bytes)} free on the device, largest free block "
-                f"{units.size(failed.largest_free_bytes)}; {clean(failed.stack.site, 70)}"
-            )
-            role = roles.BAD
-        line = Line().add(" ", " ").add(self._short(self.look.text(text), width - 2), role)
+            texts, role = _failed_words(answer.failed), roles.BAD
+        line = Line().add(" ", " ").add(self._longest(texts, width - 2), role)
         right = self.said or ("" if answer is not None and answer.at.number == number else READING) or overview.name
         room = width - line.width - 4
         if self.said and room < len(self.said):
@@ -127,12 +122,27 @@ class Course(Lines):
 
     def _chart(self, overview: Overview, height: int) -> list[Row]:
         window, across, rows = self.window, self.cells, height - 1
-        asked = (id(overview), window.start, window.length, across, rows, self.look)
+        used = coursepicture.course_scale(overview, rows, fit=self.fit)
+        asked = (id(overview), window.start, window.length, across, rows, used, self.look)
         if asked != self._picture[0]:
-            self._picture = (asked, coursepicture.area(overview, window, across, rows, self.look))
+            self._picture = (asked, coursepicture.area(overview, window, across, used, rows, self.look))
         mark = self.mark.number if self.mark is not None and self.mark.opened is overview.opened else None
-        shown = coursepicture.marked(self._picture[1], overview, window, across, mark, self.look)
-        return [*shown, coursepicture.time_axis(overview, window, across, rows, self.look)]
+        shown = coursepicture.marked(self._picture[1], overview, window, across, used.top, mark, self.look)
+        return [*shown, coursepicture.time_axis(overview, window, across, used.unit, self.look)]
 
-    def _short(self, text: str, width: int) -> str:
-        return shorten(text, width, self.look.glyphs.ellipsis)
+    def _longest(self, sentences: Sequence[str], width: int) -> str:
+        """The first that fits, else the last one shortened."""
+        texts = [self.look.text(each) for each in sentences]
+        fitting = [each for each in texts if len(cells(each)) <= width]
+        return fitting[0] if fitting else shorten(texts[-1], width, self.look.glyphs.ellipsis)
+
+
+def _failed_words(failed: OutOfMemory) -> list[str]:
+    event, asked = f"out of memory at event {failed.event:,}", f"{units.size(failed.requested_bytes)} asked for"
+    free, largest = units.size(failed.device_free_bytes), units.size(failed.largest_free_bytes)
+    whole = f"{event}: {asked}, {free} free on the device, largest free block {largest}"
+    return [
+        f"{whole}; {clean(failed.stack.site, 70)}",
+        whole,
+        f"{event}: {asked}, {free} free, largest block {largest}",
+    ]
