@@ -155,12 +155,15 @@ def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dic
     trace.append(failed)
     segments = []
     for kind, apart_bytes in spacing.items():
-        blocks = []
+        blocks, free_bytes = [], 0
         for layer in range(layers):
             size_bytes, frames = live.get(kind << 30 | layer * apart_bytes, (0, ()))
-            blocks += [block(size_bytes, "active_allocated", frames)] if size_bytes else []
-            blocks += [block(apart_bytes - size_bytes)] if apart_bytes > size_bytes else []
-        segments.append(segment(kind << 30, *blocks))
+            if size_bytes:
+                blocks += [block(free_bytes)] if free_bytes else []
+                blocks.append(block(size_bytes, "active_allocated", frames))
+                free_bytes = 0
+            free_bytes += apart_bytes - size_bytes
+        segments.append(segment(kind << 30, *blocks, *([block(free_bytes)] if free_bytes else [])))
     return raw(segments, trace)
 
 

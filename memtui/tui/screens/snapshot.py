@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from memtui.analysis import units
 from memtui.snapshots.answers import Answer, Mark, Overview, answer, overview
-from memtui.snapshots.moments import instant_words
+from memtui.snapshots.moments import place_words
 from memtui.snapshots.queries import Opened
 from memtui.tui import messages
 from memtui.tui.asker import Asker
@@ -243,7 +243,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
         if found is None or whole is None or self.tab == "segments":
             return ""
         at, course = found.at.number, whole.opened.course
-        words = "the peak" if at == course.peak else instant_words(at, course)
+        words = place_words(at, course)
         words = f"at {words}: {units.size(found.at.allocated_bytes)}"
         if self.tab == "difference" and self.mark is not None:
             words = f"{words}, since {self.mark.words}"
@@ -327,7 +327,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
             self.tab = "live" if self.tab == "difference" else self.tab
         else:
             course = whole.opened.course
-            words = "the peak" if number == course.peak else instant_words(number, course)
+            words = place_words(number, course)
             self.mark = Mark(whole.opened, number, words)
             self.say("marked: 6 shows what is different since")
         self.draw_changes()

@@ -10,7 +10,7 @@ from textual import events
 from memtui.analysis import units
 from memtui.analysis.text import clean
 from memtui.snapshots.answers import Answer, Mark, Overview
-from memtui.snapshots.moments import instant_words
+from memtui.snapshots.moments import place_words
 from memtui.snapshots.queries import OutOfMemory
 from memtui.tui import roles
 from memtui.tui.look import Look
@@ -103,7 +103,7 @@ class Course(Lines):
     def _cursor(self, overview: Overview, width: int) -> Row:
         """What there was at the cursor; on the right which file, or what was last said."""
         course, number = overview.opened.course, self.window.cursor
-        where = "the peak" if number == course.peak else instant_words(number, course)
+        where = place_words(number, course)
         allocated, reserved = course.allocated_bytes[number], course.reserved_bytes[number]
         texts = [f"at {where}: {units.size(allocated)} allocated of {units.size(reserved)}"]
         role = roles.KEY
@@ -145,4 +145,5 @@ def _failed_words(failed: OutOfMemory) -> list[str]:
         f"{whole}; {clean(failed.stack.site, 70)}",
         whole,
         f"{event}: {asked}, {free} free, largest block {largest}",
+        f"out of memory: {asked}, {free} free, largest block {largest}",
     ]
