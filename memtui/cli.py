@@ -26,7 +26,7 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate", "explain")
+_COMMANDS = ("run", "attach", "ps", "record", "open", "demo", "plan", "estimate", "explain")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
@@ -154,19 +154,23 @@ def _dispatch(options: argparse.Namespace) -> int:
         from memtui.commands.ps import ps
 
         return ps(options)
-    if options.command == "open":
-        from memtui.commands.open import open_file
+    if options.command == "record":
+        from memtui.commands.record import record
 
-        return open_file(options)
+        return record(options)
     if options.command == "demo":
         from memtui.commands.demo import demo
 
         return demo(options)
-    return _foretell(options)
+    return _aside(options)
 
 
-def _foretell(options: argparse.Namespace) -> int:
+def _aside(options: argparse.Namespace) -> int:
     """The commands that watch nothing that runs already."""
+    if options.command == "open":
+        from memtui.commands.open import open_file
+
+        return open_file(options)
     if options.command == "plan":
         from memtui.commands.plan import plan
 
@@ -229,6 +233,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
+    _record(commands)
     _open(commands)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
@@ -267,6 +272,24 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
+
+
+def _record(commands: argparse._SubParsersAction[_Parser]) -> None:
+    record = commands.add_parser(
+        "record",
+        help="write a memory snapshot of a running training's next steps",
+        description="Records the allocator's history of the next steps of a training that runs, and writes it as the "
+        "memory snapshot that torch.cuda.memory._dump_snapshot writes: memtui open and PyTorch's own viewer read it. "
+        "A process without memtui's agent gets it, and loses it again. A program that records a history of its own is "
+        "left alone.",
+    )
+    record.add_argument("--pid", type=_pid, required=True, metavar="PID", help="the process; memtui ps lists them")
+    record.add_argument("--steps", type=_count, default=1, metavar="N", help="so many; without it one")
+    record.add_argument("--output", type=_file, metavar="FILE", help="FILE.pickle or FILE.pickle.gz; else by the pid")
+    record.add_argument("--overwrite", action="store_true", help="put it in the place of a file that is there")
+    record.add_argument(
+        "--stacks", action="store_true", help="with call stacks even where those make a step more than 15 %% longer"
+    )
 
 
 def _open(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -13,12 +13,13 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
+from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, Request, made
 from . import VERSION, tensors
 from .activity import Activity
 from .callbacks import at_exit, at_out_of_memory, in_children
 from .framing import Framing
 from .history import History
+from .history_sender import HistorySender
 from .observer import Observer
 from .process import number_in, text_of, working_folder
 from .readings import Reading
@@ -70,6 +71,7 @@ class Agent:
         self._told: dict[str, int] = {}  # the highest peak, by device
         self._retries = Retries()
         self._framing = Framing()
+        self._sender = HistorySender()
         self._activity = Activity()
         self._bye: Optional[Bye] = None
 
@@ -343,6 +345,7 @@ class Agent:
         observer = self.observer
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
+        self._sender.go_on(server, observer.recorder.history)
         graph = observer.graph.collect()
         if graph is not None:
             self._keep(server, codec.encode(graph))
@@ -443,13 +446,16 @@ class Agent:
             messages.extend(self._history.messages())
         return messages
 
-    def _requested(self, name: str) -> None:
+    def _requested(self, request: Request, viewer: Any) -> None:
+        name = request.name
         if name == "unload":
             self.stop()
         elif name == "record":
             self.observer.record()
         elif name == "tensors":
             self.observer.census.ask(time.monotonic_ns())
+        elif name == "history" and self._server is not None:
+            self._sender.ask(self._server, self.observer.recorder.history, request, viewer)
 
     # -- the process's own turns ------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+#: What torch's functions raise where they are not as they are known.
+TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 

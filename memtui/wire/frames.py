@@ -353,6 +353,38 @@ class Tensors:
 
 
 @dataclass(frozen=True)
+class HistoryNews:
+    """How it stands with an allocator history that this viewer has asked for.
+
+    `state` is "waiting" (for a step's end), "recording", "sending", and last "complete" or "refused", with the reason
+    as `text`. `figures` are, once it is recorded: steps, events, allocations, steps_ns, cost_ns (of the training's
+    time, beside what each allocation takes longer), allocated_bytes and reserved_bytes of all devices at its end.
+    """
+
+    state: str
+    text: str = ""
+    figures: dict[str, int] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()  # what was left out
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryPart:
+    """A part of an allocator history: what torch's `_snapshot` holds, without its repetition, in order.
+
+    A row is a dict: the number of its shape, which is its keys, and their values; of "frames" a number of a stack, -1
+    for an empty one, and of "blocks" nothing: a segment's blocks are the rows behind it. A stack is numbers of frames.
+    Shapes, frames and stacks are numbered from 0 through all parts; each is in the first part that needs it.
+    """
+
+    name: str  # of what its rows are: "segments", "trace", or "rest": one row, all else
+    device: int = -1  # of a trace
+    shapes: tuple[tuple[str, ...], ...] = ()
+    frames: tuple[tuple[Any, ...], ...] = ()
+    stacks: tuple[tuple[int, ...], ...] = ()
+    rows: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
 class Bye:
     """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
 
@@ -370,11 +402,16 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping"."""
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping".
+
+    "history" asks for the allocator's history of the next `steps`, with call stacks whatever they cost where `stacks`.
+    """
 
     name: str
     protocol: int = PROTOCOL
-    history: bool = True
+    history: bool = True  # of "hello": whether the past is wanted
+    steps: int = 1
+    stacks: bool = False
 
 
 _Message = TypeVar("_Message")
@@ -398,6 +435,8 @@ MESSAGES = {
     "recorded_step": RecordedStep,
     "backward_graph": BackwardGraph,
     "tensors": Tensors,
+    "history_news": HistoryNews,
+    "history_part": HistoryPart,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,
