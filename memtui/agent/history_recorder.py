@@ -18,8 +18,8 @@ _ENTRIES_A_BLOCK = 3
 #: Of a step's time recording it may take so much; without stacks where they would take more.
 SHARE = 0.15
 #: What one entry costs, recorded and read, in the time that Python takes to make one like it: with stacks of 60 calls,
-#: and without. Measured with torch 2.14: 4.3 and 1.9.
-_WITH_STACKS, _BARE = 5.0, 2.0
+#: and without. Measured with torch 2.14: 4.3 and 2.4.
+_WITH_STACKS, _BARE = 5.0, 2.5
 _TRIED_ENTRIES = 200
 #: A step that takes this much longer than the last one is not waited for.
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
@@ -181,11 +181,16 @@ class HistoryRecorder:
         if done < run.steps:
             run.notices.append(f"{done:,} of the {run.steps:,} steps: more would have more than {MAX_ENTRIES:,} events")
         begun = time.perf_counter_ns()
-        figures = {"steps": done, "allocations": allocations, "steps_ns": now_ns - run.begun.time_ns}
+        figures = {
+            "step": run.begun.step,
+            "steps": done,
+            "allocations": allocations,
+            "steps_ns": now_ns - run.begun.time_ns,
+        }
         for name in ("allocated_bytes", "reserved_bytes"):
             read = (self._torch._C._cuda_memoryStats(index) for index in self._switch.devices())
             figures[name] = sum(int(stats[name]["all"]["current"]) for stats in read)
-        snapshot = self._torch.cuda.memory._snapshot()
+        snapshot = self._switch.read()
         if self._run is not run:
             return  # given up meanwhile
         self._run = None

@@ -241,7 +241,7 @@ class Recorder:
         try:
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices), self._owners()))
             if not self._spoiled:
-                recording.after = self._torch.cuda.memory._snapshot()
+                recording.after = self._switch.read()
         except TROUBLE as error:
             if not is_own(error):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,20 @@ class HistorySwitch:
                 watched = _Watched(original, self._noticed)
                 setattr(self._torch._C, name, watched)
                 self._watches.append((name, original, watched))
+
+    def read(self) -> dict[str, Any]:
+        """Torch's snapshot with the history.
+
+        Python's collector rests meanwhile: what torch makes would set it off, through all the program's objects.
+        """
+        was_enabled = gc.isenabled()
+        try:
+            gc.disable()
+            found: dict[str, Any] = self._torch.cuda.memory._snapshot()
+            return found
+        finally:
+            if was_enabled:
+                gc.enable()
 
     def turn_off(self) -> None:
         """From any thread; everything is as it was."""

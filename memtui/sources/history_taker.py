@@ -46,7 +46,8 @@ class HistoryTaker:
                 else:
                     self._segments[-1]["blocks"].append(made)
         elif part.name == "trace":
-            self._traces.setdefault(part.device, []).extend(map(self._dict, part.rows))
+            # Without stacks torch leaves the key out, which some readers look for.
+            self._traces.setdefault(part.device, []).extend({"frames": [], **self._dict(row)} for row in part.rows)
         elif part.name == "rest":
             (self._rest,) = part.rows
             self._whole = True
