@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+
+from memtui.wire.frames import HistoryNews
 
 from .text import clean
 from .units import duration, percent, size
+
+_STATES = {
+    "waiting": "the next step's history is recorded: waiting for a step to end",
+    "recording": "recording the next step's history",
+    "sending": "the step is recorded; its history comes a little at a time",
+}
 
 
 def recorded_lines(figures: Mapping[str, int], notices: Sequence[str], path: str, size_bytes: int) -> list[str]:
@@ -20,6 +29,18 @@ def recorded_lines(figures: Mapping[str, int], notices: Sequence[str], path: str
     told += [f"note: {clean(notice, 300)}" for notice in notices]
     told.append("memtui open shows it, and so does PyTorch's viewer: https://docs.pytorch.org/memory_viz")
     return told
+
+
+def history_line(news: HistoryNews) -> str:
+    """What the screen says of how it stands."""
+    if news.state == "refused":
+        return f"no history was recorded: {clean(news.text, 200)}"
+    if news.state != "written":
+        return _STATES.get(news.state, "recording the next step's history")
+    name, figures = clean(os.path.basename(news.text), 100), news.figures
+    held = f"; it held the training for {duration(figures.get('cost_ns'))}"
+    left_out = "; call stacks were left out" if any(note.startswith("call stacks") for note in news.notices) else ""
+    return f"{name} is written ({size(figures.get('size_bytes'))}): {summary(figures)}{held}{left_out}"
 
 
 def summary(figures: Mapping[str, int]) -> str:

@@ -33,7 +33,7 @@ class HistoryTaker:
             self._frames += [self._dict(frame) for frame in part.frames]
             self._stacks += [[self._frames[number] for number in stack] for stack in part.stacks]
             self._add(part)
-        except (LookupError, TypeError, AttributeError):
+        except (LookupError, TypeError, ValueError):
             raise ValueError(f"a part of a history ({part.name}) that does not fit the others") from None
 
     def _add(self, part: HistoryPart) -> None:
@@ -49,8 +49,10 @@ class HistoryTaker:
             # Without stacks torch leaves the key out, which some readers look for.
             self._traces.setdefault(part.device, []).extend({"frames": [], **self._dict(row)} for row in part.rows)
         elif part.name == "rest":
-            (self._rest,) = part.rows
-            self._whole = True
+            (rest,) = part.rows
+            if type(rest) is not dict:
+                raise TypeError
+            self._rest, self._whole = rest, True
 
     def _dict(self, row: Any) -> dict[str, Any]:
         shape, *values = row

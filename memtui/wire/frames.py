@@ -357,8 +357,9 @@ class HistoryNews:
     """How it stands with an allocator history that this viewer has asked for.
 
     `state` is "waiting" (for a step's end), "recording", "sending", and last "complete" or "refused", with the reason
-    as `text`. `figures` are, once it is recorded: step (completed when it began), steps, events, allocations, steps_ns, cost_ns (of the training's
-    time, beside what each allocation takes longer), allocated_bytes and reserved_bytes of all devices at its end.
+    as `text`. `figures` are, once it is recorded: step (completed when it began), steps, events, allocations, steps_ns,
+    cost_ns (of the training's time, beside what each allocation takes longer), allocated_bytes and reserved_bytes of
+    all devices at its end.
     """
 
     state: str

@@ -16,6 +16,7 @@ from memtui.wire.frames import (
     Event,
     Frame,
     Hello,
+    HistoryNews,
     Model,
     Optimizer,
     Tensor,
@@ -254,6 +255,7 @@ class MadeUpFeed:
         self.hertz = hertz
         self.started = self.stopped = False
         self.requests: list[str] = []  # of the agent
+        self.histories: list[Callable[[HistoryNews], None]] = []  # that were asked for
         self.session.program = "train.py --model gpt-1.6b"
         if seconds > 0:
             self.session.apply(self.training.hello(), BEGUN_NS)
@@ -268,6 +270,10 @@ class MadeUpFeed:
             for device in self.training.names:
                 self.session.apply(self.training.tensors(self.clock_ns, device), self.clock_ns)
         return True
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        self.histories.append(told)
+        return None
 
     async def start(self) -> None:
         self.started = True
