@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import stat
@@ -17,9 +18,10 @@ from memtui.cli import main
 from memtui.snapshots.model import LIVE, open_snapshot
 from memtui.snapshots.queries import Opened
 from memtui.sources.history_client import History, HistoryRefused, ask_history
+from memtui.sources.monitor import Monitor
 from memtui.sources.snapshot_file import SnapshotFile
 from memtui.wire import paths
-from memtui.wire.frames import Frame
+from memtui.wire.frames import Frame, HistoryNews
 from tests.support import programs, virtual_gpu
 from tests.support.supervised import runtime_folder
 from tests.support.targets import attached, target, unload
@@ -276,6 +278,46 @@ def test_a_viewer_that_goes_takes_its_wish_with_it(training: subprocess.Popen[st
     with programs.AgentConnection(tmp_path, training.pid) as viewer:
         assert viewer.until(lambda message: isinstance(message, Frame)).devices
     unload(path)
+    assert still_trains(training)
+
+
+def test_the_monitor_saves_one_beside_the_screen(
+    training: subprocess.Popen[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file each time, in the folder it was started in; its states are told in the app's loop."""
+    agent = attached(training.pid).socket
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    told: list[list[str]] = [[], []]
+
+    async def save(monitor: Monitor, into: list[str]) -> HistoryNews:
+        end = asyncio.get_running_loop().create_future()
+
+        def hear(news: HistoryNews) -> None:
+            into.append(news.state)
+            if news.state in ("written", "refused"):
+                end.set_result(news)
+
+        assert monitor.save_history(hear) is None
+        assert monitor.save_history(hear) == "a step's history is being recorded already"
+        return await asyncio.wait_for(end, 60)
+
+    async def watch() -> list[HistoryNews]:
+        monitor = Monitor(training.pid)
+        await monitor.start()
+        news = [await save(monitor, states) for states in told]
+        await monitor.stop()
+        return news
+
+    written = asyncio.run(watch())
+    assert told == [["waiting", "recording", "sending", "written"]] * 2
+    names = [f"memtui-{training.pid}.pickle", f"memtui-{training.pid}-2.pickle"]
+    assert [news.text for news in written] == [str(folder / name) for name in names]
+    for news in written:
+        assert open_snapshot(news.text).device("cuda:0").allocated_bytes == news.figures["allocated_bytes"]
+    assert agent is not None
+    unload(agent)
     assert still_trains(training)
 
 
