@@ -61,7 +61,7 @@ KEYS: Entries = (
     ("2", "what it is for, where a stack tells; enter: its lines"),
     ("3", "the largest blocks; enter: address and stack"),
     ("4", "flame view: calls as wide as what they hold; ↑ ↓ ← → choose, enter fills the width, escape goes out"),
-    ("5", "the allocator's segments when the snapshot was taken, with their blocks; enter: the largest of them"),
+    ("5", "the allocator's segments at the end, those that live blocks pin first; enter: a segment's largest blocks"),
     ("6", "what is different since the marked instant, or from the other snapshot"),
     ("↑ ↓  page up, page down", "a row"),
     ("[  ]   tab", "the previous and the next device"),

@@ -163,12 +163,15 @@ class Changes(Rows):
 
 
 class Segments(Rows):
-    """The allocator's segments when the snapshot was taken, the largest first: a strip of blocks each."""
+    """The allocator's segments when the snapshot was taken: a strip of blocks each.
+
+    First those that live blocks keep from the driver, the most free memory first; then full ones, then free ones.
+    """
 
     nothing = "this snapshot holds no segments of this device"
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = sorted(segments, key=lambda each: (-each.size_bytes, each.address))
+        self.segments = sorted(segments, key=_order)
         self._stacks = Stacks()
 
     def __len__(self) -> int:
@@ -231,12 +234,21 @@ class Segments(Rows):
     def details(self, place: int) -> list[Detail]:
         """Its largest blocks."""
         segment = self.segments[place]
-        told = [(roles.DIM, f"at 0x{segment.address:x}, {len(segment.blocks):,} blocks, the largest first")]
+        count = len(segment.blocks)
+        blocks = "1 block" if count == 1 else f"{count:,} blocks, the largest first"
+        told = [(roles.DIM, f"at 0x{segment.address:x}, {blocks}")]
         for block in sorted(segment.blocks, key=lambda each: -each.size_bytes)[:_SEGMENT_BLOCKS]:
             where = self._stack(block.frames).site if block.frames and block.state == LIVE else ""
             state = {LIVE: "live", FREE: "free"}.get(block.state, "waits for a stream")
             told.append((roles.TEXT, f"{units.size(block.size_bytes):>10}  {state}  {where}".rstrip()))
         return told
+
+
+def _order(segment: Segment) -> tuple[int, int, int]:
+    free = sum(block.size_bytes for block in segment.blocks if block.state == FREE)
+    if free == segment.size_bytes:
+        return 2, -free, segment.address
+    return (0, -free, segment.address) if free else (1, -segment.size_bytes, segment.address)
 
 
 def stack_details(stack: Stack) -> list[Detail]:
