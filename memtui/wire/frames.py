@@ -35,16 +35,6 @@ PHASES = ("startup", "forward", "backward", "optimizer", "between", "evaluation"
 #: A notice of an agent that was not there from the program's beginning: what it calls step 1 is none.
 CAME_LATE = "the agent came while the program ran: steps are counted from there"
 
-#: Boundaries at which a frame is made on the training's thread.
-BOUNDARIES = (
-    "forward_start",
-    "evaluation_start",
-    "backward_start",
-    "backward_end",
-    "optimizer_start",
-    "optimizer_end",
-)
-
 
 @dataclass(frozen=True)
 class Device:
