@@ -27,7 +27,8 @@ from memtui.virtual_gpu import environment, profile_of
 from tests.support import programs
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "memtui" / "examples"
-#: name, example and its arguments, memory, seconds to run before, pictures: (suffix, columns, rows, theme, keys)
+#: name, example or test's program with its arguments, memory, seconds to run before, pictures: (suffix, columns, rows,
+#: theme, keys)
 SESSIONS = (
     (
         "gpt",
@@ -65,6 +66,16 @@ SESSIONS = (
         46.0,
         (("120x40-dark", 120, 40, "dark", ()),),
     ),
+    (
+        "out-of-memory",
+        ("compacting.py", "--pace", "0.6"),
+        "16GiB",
+        30.0,
+        (
+            ("120x40", 120, 40, "dark", ("o",)),
+            ("80x24", 80, 24, "dark", ("o",)),
+        ),
+    ),
 )
 #: Of what is recorded of one more training: suffix, columns, rows, theme, keys.
 SNAPSHOTS = (
@@ -95,7 +106,8 @@ def take(folder: pathlib.Path, index: int) -> None:
         base = environment(profile_of(memory=memory, context="300MiB"), base=programs.plain_environment())
         env = programs.with_agent(base, pathlib.Path(runtime))
         use_driver_of(env)
-        script = str(EXAMPLES / arguments[0])
+        paths = (place / arguments[0] for place in (EXAMPLES, programs.PROGRAMS))
+        script = str(next(path for path in paths if path.is_file()))
         with programs.started(script, *arguments[1:], environment=env, stdout=subprocess.DEVNULL) as process:
             time.sleep(seconds)
             for suffix, columns, rows, theme, keys in pictures:

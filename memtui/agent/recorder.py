@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 from ..wire.frames import Event
 from . import REHEARSAL
-from .calls import Calls, compiles
+from .calls import Calls
 from .errors import TROUBLE, is_own
 from .history_recorder import HistoryRecorder
 from .inventory import Inventory
@@ -19,12 +19,15 @@ from .phases import Phases
 from .readings import Readings
 from .recording import Boundary, Count, Recording
 from .switch import HistorySwitch
+from .untraced import compiles
 
 #: Entries of the history that are kept: three for each block that is made and freed.
 MAX_ENTRIES = 100_000
 #: A program that memtui itself has started is recorded once unasked, after so many steps and where a step allocates no
-#: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
+#: more often than this: that step then takes some 0.1 s longer at most.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
+#: Its first forward is too, without call sites and only up to so many entries: they are read before its first backward.
+FORWARD_ENTRIES = 12_000
 #: Where the steps after it differ in size alone, so many more are recorded unasked; so many steps are watched for that,
 #: by one reading of the counters each, and so many lie between two recorded ones. None where one took longer than this.
 MORE_STEPS, WATCHED_STEPS, STEPS_BETWEEN, MOST_COST_NS = 2, 32, 3, 250_000_000
@@ -105,6 +108,9 @@ class Recorder:
         self._more = not tried_out
         self._variety: Optional[Variety] = None
         self._counted: Optional[Asked] = None
+        #: Whether the first forward is still to come, and to be recorded; and what was recorded of it.
+        self._before_first, self._in_first = self._automatic and not tried_out, False
+        self.forward: Optional[Recording] = None
 
     # -- when ------------------------------------------------------------------------
 
@@ -112,7 +118,7 @@ class Recorder:
         """The next step is wanted; from the agent's thread."""
         if not self._switch.devices():
             self._refuse(phases, "no CUDA device is in use: only torch's CUDA allocator keeps a history")
-        elif self.recording is None:
+        elif self.recording is None or self._in_first:
             self.wanted = True
 
     @property
@@ -179,15 +185,25 @@ class Recorder:
         return True
 
     def _begin(self, phases: Phases) -> str:
-        self._spoiled = ""
-        devices, notices = self._switch.devices(), []
+        notices = []
         if compiles():
             notices.append("modules are not told apart where torch.compile is used")
         else:
             self._calls = Calls(self._inventory.roots.modules())
-        walked = self._owners()
+        refused = self._open(phases, self._owners())
+        if self.recording is not None:
+            self.recording.notices = notices
+            if self._calls is not None:
+                self.recording.submodules = self._calls.submodules
+        return refused
+
+    def _open(self, phases: Phases, walked: Optional[Owners] = None, *, bare: bool = False) -> str:
+        """The history is switched on; `bare`: without call sites. The reason where nothing can be recorded."""
+        devices = self._switch.devices()
+        self._spoiled = ""
         wall_offset_ns = _wall_offset_ns()
-        self._switch.turn_on(MAX_ENTRIES)
+        most = FORWARD_ENTRIES if bare else MAX_ENTRIES
+        self._switch.turn_on(most, stacks=not bare)
         before = self._switch.reader.snapshot()
         if before is None:
             return "this torch's snapshots cannot be read"
@@ -198,18 +214,51 @@ class Recorder:
         self.recording = Recording(
             step=phases.step,
             wall_offset_ns=wall_offset_ns,
-            max_entries=MAX_ENTRIES,
+            max_entries=most,
             devices=devices,
             boundaries=[Boundary(now, phases.phase, self._counts(devices), walked)],
             before=before,
             workspaces=self._looks.workspaces(),
             buckets=frozenset(self._looks.buckets()),
             known={index: self._looks.known(f"cuda:{index}") for index in devices},
-            notices=notices,
         )
-        if self._calls is not None:
-            self.recording.submodules = self._calls.submodules
         return ""
+
+    def begin_forward(self, phases: Phases) -> None:
+        """A forward begins; the first one of a program that memtui has started is recorded, up to its backward."""
+        first, self._before_first = self._before_first, False
+        if not first or self.recording is not None or self.history.active or phases.step or phases.trains:
+            return
+        try:
+            self._in_first = not self._switch.obstacle() and not self._open(phases, bare=True)
+        except BaseException as error:
+            self.abandon()
+            if not isinstance(error, TROUBLE) or not is_own(error):
+                raise
+        self._looks.own_history = self._in_first
+        if not self._in_first:
+            self.abandon()
+
+    def end_forward(self, phases: Phases) -> None:
+        """A backward pass begins: `forward` has what came before the first one, without the owners of its blocks."""
+        recording = self.recording
+        self._before_first = False
+        if not self._in_first or recording is None:
+            return
+        self._in_first = False
+        try:
+            now = time.monotonic_ns()
+            recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices)))
+            if not self._spoiled:
+                begun = time.perf_counter_ns()
+                recording.after = self._switch.read()
+                recording.cost_ns += time.perf_counter_ns() - begun
+                self.forward = recording
+        except BaseException as error:
+            if not isinstance(error, TROUBLE) or not is_own(error):
+                raise
+        finally:
+            self.abandon()
 
     def boundary(self, phases: Phases, at_ns: int, *, noted: bool = False) -> None:
         """A boundary of the recorded step; `noted` where it is already past, so that only its time is known."""
@@ -219,8 +268,9 @@ class Recorder:
         if at_ns > self._latest_ns:
             self._spoiled = self._spoiled or _NO_END
         if self._spoiled:
-            self.abandon()
-            self._refuse(phases, self._spoiled)
+            self._give_up(phases)
+            return
+        if self._in_first:
             return
         begun = time.perf_counter_ns()
         boundary = Boundary(at_ns, phases.phase)
@@ -232,7 +282,9 @@ class Recorder:
 
     def finish(self, phases: Phases, *, at_end: bool) -> None:
         """A step has ended, just now if `at_end`; if it was recorded, the history is read, once, and switched off."""
-        if self.recording is not None:
+        if self._in_first:
+            self.abandon()  # no backward came: it does not train like that
+        elif self.recording is not None:
             self._finish(phases, self.recording)
         self.history.step_ended(phases, at_end=at_end)
 
@@ -263,6 +315,13 @@ class Recorder:
         if self._calls is not None:
             self._calls.take_out()
         self._calls = self.recording = None
+        self._in_first = self._looks.own_history = False
+
+    def _give_up(self, phases: Phases) -> None:
+        asked = not self._in_first
+        self.abandon()
+        if asked:
+            self._refuse(phases, self._spoiled)
 
     def spoil(self, reason: str) -> None:
         """The history is switched off at once, from any thread; the training's next boundary does the rest."""
