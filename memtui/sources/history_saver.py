@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import pathlib
 import threading
 from collections.abc import Callable
@@ -23,7 +22,7 @@ class HistorySaver:
 
     def __init__(self) -> None:
         self._cancel = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._busy = False
 
     def save(self, agent: pathlib.Path, pid: int, told: Told) -> Optional[str]:
         """Why it is not begun, else None; `told` is called in the running loop.
@@ -31,31 +30,35 @@ class HistorySaver:
         As states come they are the agent's; the last one is "written", with the file as text and size_bytes among
         the figures, or "refused".
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self._busy:
             return "a step's history is being recorded already"
+        self._busy = True
         loop = asyncio.get_running_loop()
 
         def tell(news: HistoryNews) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(told, news)
 
-        self._thread = threading.Thread(target=self._save, args=(agent, pid, tell), name="memtui-history", daemon=True)
-        self._thread.start()
+        def work() -> None:
+            news = self._saved(agent, pid, tell)
+            self._busy = False
+            tell(news)
+
+        threading.Thread(target=work, name="memtui-history", daemon=True).start()
         return None
 
     def close(self) -> None:
         """What is not complete is given up."""
         self._cancel.set()
 
-    def _save(self, agent: pathlib.Path, pid: int, tell: Told) -> None:
-        path = free_name(os.getcwd(), f"memtui-{pid}")
+    def _saved(self, agent: pathlib.Path, pid: int, tell: Told) -> HistoryNews:
+        path = free_name("", f"memtui-{pid}")
         try:
             with SnapshotFile(path) as file:
                 found = ask_history(agent, 1, told=lambda state: tell(HistoryNews(state)), cancel=self._cancel)
                 size_bytes = file.write(found.snapshot)
         except HistoryRefused as error:
-            tell(HistoryNews("refused", str(error)))
+            return HistoryNews("refused", str(error))
         except OSError as error:
-            tell(HistoryNews("refused", f"cannot write {path}: {error.strerror or error}"))
-        else:
-            tell(HistoryNews("written", path, {**found.figures, "size_bytes": size_bytes}, found.notices))
+            return HistoryNews("refused", f"cannot write {path}: {error.strerror or error}")
+        return HistoryNews("written", path, {**found.figures, "size_bytes": size_bytes}, found.notices)

@@ -173,6 +173,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
         self.mark, self.answer, self._asked = message.mark, None, ()
         self.course.show(message.overview, message.number, message.mark)
         self._segments = Segments(message.overview.opened.device.segments)
+        self.keys.failed = bool(message.overview.failures)
         self.keys.several_devices = len(message.overview.opened.snapshot.devices) > 1
         if message.mark is not None:
             self.tab = "difference"
