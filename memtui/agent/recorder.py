@@ -24,7 +24,7 @@ from .untraced import compiles
 #: Entries of the history that are kept: three for each block that is made and freed.
 MAX_ENTRIES = 100_000
 #: A program that memtui itself has started is recorded once unasked, after so many steps and where a step allocates no
-#: more often than this: that step then takes some 0.1 s longer at most.
+#: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
 #: Its first forward is too, without call sites and only up to so many entries: they are read before its first backward.
 FORWARD_ENTRIES = 12_000
@@ -251,7 +251,7 @@ class Recorder:
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices)))
             if not self._spoiled:
                 begun = time.perf_counter_ns()
-                recording.after = self._switch.read()
+                recording.after = self._torch.cuda.memory._snapshot()
                 recording.cost_ns += time.perf_counter_ns() - begun
                 self.forward = recording
         except BaseException as error:
@@ -293,7 +293,7 @@ class Recorder:
         try:
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices), self._owners()))
             if not self._spoiled:
-                recording.after = self._switch.read()
+                recording.after = self._torch.cuda.memory._snapshot()
         except TROUBLE as error:
             if not is_own(error):
                 raise
