@@ -18,10 +18,15 @@ from .optimizers import first_state_bytes, temporary_bytes
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most that is allocated in the first step, and in any step after it."""
+    """The most that is allocated in the first step, and in any step after it.
+
+    `kept_bytes` is that of later ones where gradients are there when a pass begins, as where they are accumulated or
+    zeros take their place; None where it is known by now whether they are.
+    """
 
     first_bytes: int
     later_bytes: int
+    kept_bytes: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Coming:
     later_peak_bytes: int
     end_bytes: int
     computed_again: bool = False
+    kept_peak_bytes: Optional[int] = None  # of one that finds the gradients of the one before
 
 
 def backward_to_come(session: Session, device: str, first: FirstStep) -> Optional[Coming]:
@@ -50,18 +56,21 @@ def backward_to_come(session: Session, device: str, first: FirstStep) -> Optiona
     gradients = _gradients(session.model, device)
     found = _by_graph(session, device, first)
     if found is not None:
-        # What other passes train: those gradients are there too, then or by the next step.
-        others = max(0, gradients - found.leaf_bytes)
-        begin = first.backward_bytes
+        # What other passes train: those gradients are there too, then or by the next step. A pass within this one makes
+        # them after its own beginning, which is where the peak is.
+        missing = max(0, gradients - found.leaf_bytes)
+        others = missing if found.whole else 0
+        begin, before = first.backward_bytes, first.forward_peak_bytes
         return Coming(
-            begin + found.peak_bytes + others,
-            begin + found.settled_peak_bytes + others,
-            begin + found.end_bytes + others,
-            found.computed_again,
+            max(begin + found.peak_bytes + others, before),
+            max(begin + found.settled_peak_bytes + others, before),
+            begin + found.end_bytes + missing,
+            found.computed_again or (missing > 0 and not found.whole),
+            max(begin + found.settled_peak_bytes, before) + gradients,
         )
     end = first.base_bytes + gradients
-    peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, end)
-    return Coming(peak, peak, end)
+    peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, first.forward_peak_bytes, end)
+    return Coming(peak, peak, end, kept_peak_bytes=peak + gradients)
 
 
 def _by_graph(session: Session, device: str, first: FirstStep) -> Optional[Pass]:
@@ -100,7 +109,8 @@ def before_optimizer(session: Session, device: str) -> Optional[Peaks]:
         return None
     missing = _gradients_to_come(session, device, first)
     peak, settled = first.peak_bytes + missing, settled_bytes(session, device, first) + missing
-    return _peaks(session, device, Coming(peak, settled, first.allocated_bytes + missing))
+    kept = kept_bytes(session, device, first)
+    return _peaks(session, device, Coming(peak, settled, first.allocated_bytes + missing, kept_peak_bytes=kept))
 
 
 def _gradients_to_come(session: Session, device: str, first: FirstStep) -> int:
@@ -120,6 +130,13 @@ def settled_bytes(session: Session, device: str, first: FirstStep) -> int:
     return (first.peak_bytes or 0) + (0 if found is None else found.settled_peak_bytes - found.peak_bytes)
 
 
+def kept_bytes(session: Session, device: str, first: FirstStep) -> Optional[int]:
+    """The same of a pass that finds the gradients of the one before; None where the first step had such passes."""
+    if session.model is None or first.passes > 1:
+        return None
+    return settled_bytes(session, device, first) + _gradients(session.model, device)
+
+
 def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
     """On top of the state, which is that of before the first step, also where it can be measured by now."""
     optimizers = () if session.model is None else session.model.optimizers
@@ -136,4 +153,5 @@ def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
     return Peaks(
         max(backward.peak_bytes, backward.end_bytes + state + temporaries[0]),
         max(backward.later_peak_bytes, backward.end_bytes + temporaries[1]) + state,
+        None if backward.kept_peak_bytes is None else backward.kept_peak_bytes + state,
     )

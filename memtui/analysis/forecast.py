@@ -16,7 +16,7 @@ from memtui.wire.frames import Optimizer
 
 from . import units
 from .errors import Interval, Stage, interval_of
-from .firststep import backward_to_come, before_optimizer, settled_bytes
+from .firststep import backward_to_come, before_optimizer, kept_bytes, settled_bytes
 from .ladder import Ladder
 from .optimizers import missing_state_bytes, temporary_bytes
 from .phasepeaks import highest_besides
@@ -47,11 +47,19 @@ class Forecast:
     stage: Optional[Stage] = None  # of what is predicted; None of a lower bound
     interval: Optional[Interval] = None
     allowed_bytes: Optional[int] = None
+    kept_bytes: Optional[int] = (
+        None  # the peak if gradients stay from one pass to the next, where that is not known yet
+    )
+
+    @property
+    def by_interval_bytes(self) -> int:
+        """How much more than predicted may be needed, by the interval alone."""
+        return 0 if self.interval is None else round(self.interval.above * (self.allocated_bytes or 0))
 
     @property
     def above_bytes(self) -> int:
-        """How much more than predicted may be needed, by the interval."""
-        return 0 if self.interval is None else round(self.interval.above * (self.allocated_bytes or 0))
+        """The same, also for gradients that may stay."""
+        return max(self.by_interval_bytes, (self.kept_bytes or 0) - (self.allocated_bytes or 0))
 
     @property
     def below_bytes(self) -> int:
@@ -106,6 +114,7 @@ def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
         predicted.stage if predicted.kind == "predicted" else None,
         interval_of(session, device, predicted.stage) if predicted.kind == "predicted" else None,
         allowed,
+        predicted.kept_bytes,
     )
 
 
@@ -126,6 +135,9 @@ def forecast_lines(forecast: Forecast, ladder: Ladder, *, over: bool = False) ->
         lines.append(forecast.basis)
     else:
         lines.append(_peak_line(forecast, over=over))
+        if forecast.kept_bytes is not None and forecast.kept_bytes > forecast.allocated_bytes and not over:
+            up_to = units.size(forecast.kept_bytes)
+            lines.append(f"up to {up_to} if gradients stay from one pass to the next: accumulated, or zeroed in place")
         if forecast.allowed_bytes is not None:
             lines.append(
                 f"{'it could' if over else 'this process may'} have {units.size(forecast.allowed_bytes)} "
@@ -172,6 +184,7 @@ class _Prediction:
     basis: str
     place: str = ""
     stage: Optional[Stage] = None
+    kept_bytes: Optional[int] = None
 
 
 def _still_to_come(session: Session, device: str) -> _State:
@@ -253,7 +266,7 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     measured = max(0, (_measured_state(session, device) or 0) - first.state_bytes)
     persistent = measured + state.missing_bytes
     # From the second step on, the same forward and backward stand on top of the state …
-    on_top = settled_bytes(session, device, first) + persistent
+    on_top, kept = settled_bytes(session, device, first) + persistent, kept_bytes(session, device, first)
     # … and the optimizer's own step needs its temporaries on top of gradients and state.
     at_optimizer = first.allocated_bytes + persistent + state.temporaries_bytes
     whole = True
@@ -262,7 +275,7 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
         if coming is not None:
             on_top = coming.later_peak_bytes + persistent
             at_optimizer = coming.end_bytes + persistent + state.temporaries_bytes
-            whole = not coming.computed_again
+            whole, kept = not coming.computed_again, coming.kept_peak_bytes
     # Before the end of the first backward more may be to come.
     told = first.backward_ended or first.largest_activation_bytes is not None
     kind: Kind = "predicted" if told and whole and not state.unpredictable else "lower_bound"
@@ -270,7 +283,8 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
     seen_so_far = "first forward and backward" if first.backward_ended else "first forward, backward to come"
     basis = f"{seen_so_far}{known}{_to_come(state)}"
     place = "in an optimizer step" if at_optimizer > on_top else "in the steps after the first"
-    return _Prediction(max(on_top, at_optimizer, seen), kind, basis, place if state.missing_bytes else "")
+    peak, kept = max(on_top, at_optimizer, seen), None if kept is None else kept + persistent
+    return _Prediction(peak, kind, basis, place if state.missing_bytes else "", kept_bytes=kept)
 
 
 def _to_come(state: _State) -> str:

@@ -150,13 +150,15 @@ def _margin(headroom: int, total: int, peak: str, forecast: Forecast, holes: Hol
 
 
 def _short(headroom: int, to_spare: str, peak: str, forecast: Forecast) -> Fit:
-    """It does not fit, or may not: the capacity is within the forecast's interval."""
+    """It does not fit, or may not: the capacity is within the forecast's interval, or gradients that stay exceed it."""
     if headroom < 0:
         place = f" {forecast.place}" if forecast.place else ""
         to_spare = f"short by {units.size(-headroom)}{place}: {peak}"
-    if forecast.interval is None or headroom < -forecast.below_bytes:
+    if headroom < 0 and headroom < -forecast.below_bytes:
         return Fit("bad", "does not fit", f"does not fit, {to_spare}")
-    return Fit("warning", "may not fit", f"may not fit, {to_spare}, {forecast.interval.text}")
+    interval = forecast.interval
+    doubt = "gradients may stay" if interval is None or headroom > forecast.by_interval_bytes else interval.text
+    return Fit("warning", "may not fit", f"may not fit, {to_spare}, {doubt}")
 
 
 def _without_agent(ladder: Ladder) -> tuple[Level, str]:

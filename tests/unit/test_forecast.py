@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from memtui.analysis.build import build_view
-from memtui.analysis.forecast import Forecast, build_forecast
-from memtui.analysis.ladder import build_ladder
+from memtui.analysis.forecast import Forecast, build_forecast, forecast_lines
+from memtui.analysis.ladder import Ladder, build_ladder
 from memtui.analysis.optimizers import missing_state_bytes, state_factor, temporary_bytes
 from memtui.analysis.policy import DEFAULT
 from memtui.session.readings import HostReading, OptimizerTrial
@@ -100,6 +100,33 @@ def test_an_unknown_optimizer_has_no_prediction() -> None:
     assert forecast.allocated_bytes == 200 * MIB
     assert forecast.first_step_bytes is None
     assert any("Adam8bit" in line for line in view.forecast)
+
+
+def test_gradients_may_stay_until_a_second_pass_is_seen() -> None:
+    """GIVEN one backward pass, THEN both are told: the peak without gradients before it, and with them."""
+    run = Run()
+    published_mlp(run)
+
+    forecast = forecast_of(run)
+
+    assert forecast.kept_bytes == (360 + 96 + 192) * MIB
+    assert any("up to 648.0 MiB if gradients stay" in line for line in forecast_lines(forecast, Ladder()))
+
+
+def test_what_stays_is_known_after_a_second_pass() -> None:
+    """GIVEN two backward passes before the first optimizer step, THEN their peak is all that there is to say."""
+    run = Run()
+    run.frame(96 * MIB, phase="forward", boundary="forward_start", step_peak_bytes=96 * MIB)
+    run.frame(184 * MIB, phase="backward", boundary="backward_start", step_peak_bytes=208 * MIB)
+    run.frame(280 * MIB, phase="backward", boundary="backward_start", step_peak_bytes=300 * MIB)
+    run.frame(216 * MIB, phase="backward", boundary="backward_end", step_peak_bytes=440 * MIB)
+    run.adam(96 * MIB)
+    run.frame(216 * MIB, phase="optimizer", boundary="optimizer_start", step_peak_bytes=440 * MIB)
+
+    forecast = forecast_of(run)
+
+    assert forecast.kept_bytes is None
+    assert forecast.allocated_bytes == (440 + 192) * MIB
 
 
 def test_sgd_needs_no_state() -> None:

@@ -109,6 +109,10 @@ class Course:
                     found[number] = partners.popleft()
             taken = set(found.values())
             old = [number for number in old if number not in taken]
+        # Of a batch of another size neither sizes nor names need be known: as many of each are the same parts.
+        rest = [number for number in new if number not in found]
+        if len(rest) == len(old):
+            found.update(zip(sorted(rest, key=self.asked_bytes), sorted(old, key=self.asked_bytes)))
         return found
 
     def _additional(self) -> list[tuple[int, int, Act]]:

@@ -37,6 +37,7 @@ class Pass:
 
     `settled_peak_bytes` is the peak of a later pass, whose thread has its workspace already; `leaf_bytes` of the
     tensors that get a gradient. `computed_again`: more is kept by the graph than is there, so the peak may be higher.
+    `whole`: no function of Python's own is in it, which may run passes of their own.
     """
 
     peak_bytes: int
@@ -44,6 +45,7 @@ class Pass:
     end_bytes: int
     leaf_bytes: int
     computed_again: bool
+    whole: bool
 
 
 def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional[Processor] = None) -> Optional[Pass]:
@@ -70,6 +72,7 @@ def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional
         course.live_bytes,
         graph.leaf_bytes,
         total > _COMPUTED_AGAIN * max(1, held_bytes),
+        not silent,
     )
 
 
@@ -87,12 +90,13 @@ class _Course:
         self, graph: Graph, kept: list[list[Kept]], scale: float, workspace_bytes: int, processor: Optional[Processor]
     ) -> None:
         self._graph, self._kept, self._processor = graph, kept, processor
-        self._scale, self._workspace_bytes = scale, workspace_bytes
+        self._scale = scale
         self._keepers = Counter(each.key for node in kept for each in node)
         self._waits = Counter(edge[0] for node in graph.nodes for edge in node.edges if edge is not None)
         self._given: dict[tuple[int, int], _Block] = {}  # gradients by the output that they are of
         self.live_bytes = self.peak_bytes = self.settled_peak_bytes = 0
-        self._workspace_to_come = workspace_bytes
+        multiplies = any(node.op in MULTIPLY for node in graph.nodes)
+        self._workspace_to_come = workspace_bytes if multiplies else 0
 
     def run(self) -> None:
         """To the end."""

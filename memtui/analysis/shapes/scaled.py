@@ -125,7 +125,6 @@ def shapes_of(recorded: Sequence[RecordedStep]) -> Generator[None, None, Shapes]
     base = max(alike.values(), key=lambda each: each.time_ns)
     course = Course(base)
     yield from course.prepare()
-    _pair_the_rest(course)
     steps = tuple(alike[each] for each in ordered)
     return Shapes(steps, tuple(ordered), scales, laws(ordered, scales), base, course, sizes(base)[0])
 
@@ -182,20 +181,6 @@ def _resized(shapes: Shapes, asked: Sequence[int]) -> Course:
     ]
     course.prepared = True
     return course
-
-
-def _pair_the_rest(course: Course) -> None:
-    """What is left of the batch before goes where the same of this one is left: by size, for both have the same parts.
-
-    The course pairs equal sizes and equal names, and of another batch neither may be known.
-    """
-    rows = course.recorded.blocks
-    taken = set(course.inherited.values())
-    old = [number for number, row in enumerate(rows) if row[0] < 0 <= row[1] and number not in taken]
-    new = [number for number, row in enumerate(rows) if row[0] >= 0 > row[1] and number not in course.inherited]
-    if len(old) == len(new):
-        for one, other in zip(*(sorted(each, key=course.asked_bytes) for each in (new, old))):
-            course.inherited[one] = other
 
 
 def _rounded(size_bytes: int) -> int:

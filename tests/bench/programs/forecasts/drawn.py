@@ -72,37 +72,37 @@ def _bert(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
 
 
 def _residual(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    sizes = {"width": pick.choice((32, 64, 96)), "depth": pick.randint(3, 10), "rows": pick.choice((8, 16, 32))}
-    return _sized("ResNet", pictures.classifier, recipe, side=pick.choice((32, 64)), **sizes)
+    sizes = {"width": pick.choice((32, 64, 96)), "depth": pick.randint(3, 10), "rows": pick.choice((16, 32, 64))}
+    return _sized("ResNet", pictures.classifier, recipe, side=64, **sizes)
 
 
 def _vision(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    name, rows = pick.choice(VISION), pick.choice((2, 4, 8))
+    name, rows = pick.choice(VISION), pick.choice((4, 8, 16))
     return f"torchvision {name} rows {rows}", lambda: pictures.torchvision(name, recipe, rows)
 
 
 def _patches(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    sizes = {"width": pick.choice((192, 384, 512)), "depth": pick.randint(3, 8), "rows": pick.choice((8, 16))}
+    sizes = {"width": pick.choice((192, 384, 512)), "depth": pick.randint(4, 8), "rows": pick.choice((16, 32))}
     return _sized("ViT", pictures.transformer, recipe, patch=pick.choice((16, 32)), **sizes)
 
 
 def _unet(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    sizes = {"width": pick.choice((16, 32, 48)), "depth": pick.randint(2, 4), "rows": pick.choice((4, 8))}
-    return _sized("U-Net", pictures.unet, recipe, side=pick.choice((64, 128)), **sizes)
+    sizes = {"width": pick.choice((16, 32, 48)), "depth": pick.randint(2, 4), "rows": pick.choice((8, 16))}
+    return _sized("U-Net", pictures.unet, recipe, side=128, **sizes)
 
 
 def _compressed(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    sizes = {"width": pick.choice((32, 64)), "depth": pick.randint(3, 5), "rows": pick.choice((16, 32))}
-    return _sized("autoencoder", pictures.compressed, recipe, side=pick.choice((64, 128)), **sizes)
+    sizes = {"width": pick.choice((32, 64)), "depth": pick.randint(3, 5), "rows": pick.choice((32, 64))}
+    return _sized("autoencoder", pictures.compressed, recipe, side=128, **sizes)
 
 
 def _linear(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
     inner = [pick.choice((1024, 2048, 4096)) for _ in range(pick.randint(2, 5))]
-    return _sized("MLP", tables.linear, recipe, widths=(512, *inner, 1000), rows=pick.choice((256, 1024, 4096)))
+    return _sized("MLP", tables.linear, recipe, widths=(512, *inner, 1000), rows=pick.choice((1024, 4096)))
 
 
 def _lstm(pick: random.Random, recipe: Recipe) -> tuple[str, Make]:
-    sizes = {"width": pick.choice((256, 512, 1024)), "depth": pick.randint(1, 3), "rows": pick.choice((8, 16, 32))}
+    sizes = {"width": pick.choice((512, 1024)), "depth": pick.randint(1, 3), "rows": pick.choice((16, 32))}
     return _sized("LSTM", tables.sequences, recipe, length=pick.choice((32, 64)), **sizes)
 
 

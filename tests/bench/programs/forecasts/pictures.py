@@ -43,7 +43,9 @@ def torchvision(name: str, recipe: Recipe, rows: int = 4, side: int = 224) -> Tr
     """One of torchvision's classifiers."""
     from torchvision.models import get_model  # type: ignore[import-not-found, unused-ignore]
 
-    model = on_gpu(lambda: get_model(name, weights=None))
+    # A RegNet computes its widths by tensors, which have no values on torch's meta device.
+    plain = name.startswith("regnet")
+    model = get_model(name, weights=None).to(DEVICE) if plain else on_gpu(lambda: get_model(name, weights=None))
     told = {"named": name, "batch": rows, "dropout": True, "released_logits": not recipe.holds}
     return trained([model], classes(model, rows, side), Recipe(**{**recipe.__dict__, "known": told}))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from tests.bench.programs.forecasts.loops import kinds
 
@@ -28,13 +29,26 @@ def peak_bytes(kind: str) -> int:
     training = kinds()[kind]()
     tracker = MemTracker()
     tracker.track_external(*training.models, *training.optimizers)
+    _reset_between_passes(tracker, training.models)
     with tracker:
-        for number in range(_STEPS):
-            if number:
-                tracker.reset_mod_stats()  # it knows one iteration at a time, and says so
+        for _ in range(_STEPS):
             training.step()
     snapshot = tracker.get_tracker_snapshot("peak")
     return max(int(sizes["Total"]) for device, sizes in snapshot.items() if torch.device(device).type == "cuda")
+
+
+def _reset_between_passes(tracker: MemTracker, models: list[Any]) -> None:
+    """It knows one pass through a module at a time, and says so: what it has of modules goes before one runs again."""
+    roots, ran = set(models), set[Any]()
+
+    def begins(module: Any, _: Any) -> None:
+        if module in ran:
+            tracker.reset_mod_stats()
+            ran.clear()
+        if module in roots:
+            ran.add(module)
+
+    register_module_forward_pre_hook(begins)  # before the tracker's own, which is made on entry
 
 
 def main() -> None:
