@@ -20,6 +20,9 @@ def test_the_answer_is_what_happens(done: list[object], kind: Settings, size: in
     """From a free block of that size, by so much new memory, only after something went back, or not at all."""
     allocator, _ = after(done, kind)
     found = Fits(allocator, stream).ask(size)
+    if found.how == "perhaps":
+        assert kind.expandable_segments
+        return
     reserved, retries = allocator.reserved_bytes, allocator.num_alloc_retries
     oversize = kind.max_split_bytes is not None and size >= kind.max_split_bytes
     try:
@@ -51,14 +54,14 @@ def test_nothing_larger_than_the_largest_succeeds(done: list[object], kind: Sett
     if cached:
         assert fits.ask(cached).how == "cache"
     if most:
-        assert fits.ask(most).how != "no"
+        assert fits.ask(most).how not in {"perhaps", "no"}
     found = fits.ask(size).how
     if size > cached:
         assert found != "cache"
     if size > new:
         assert found != "driver"
     if size > most:
-        assert found == "no"
+        assert found in {"no", "perhaps"}
 
 
 @given(DONE, SIZES)

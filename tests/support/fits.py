@@ -24,24 +24,33 @@ class Answered(NamedTuple):
     told: Fit
     real: str
     capped: bool
+    shared: bool  # with another process
+    private: bool  # some of it is in private pools
     expandable: bool
     largest_bytes: int
-    pieces: int
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the answer is that it hangs on something."""
+        return self.told.how == "perhaps"
 
     @property
     def succeeds(self) -> bool:
-        """Whether success and failure were foretold."""
-        return (self.told.how == "no") == (self.real == "no")
+        """Whether success and failure were foretold, or that it hangs on what is not told."""
+        return self.unsure or (self.told.how == "no") == (self.real == "no")
 
     @property
     def equal(self) -> bool:
         """Also from where."""
-        return self.told.how == self.real
+        return self.unsure or self.told.how == self.real
 
     @property
     def largest_holds(self) -> bool:
-        """Whether what succeeded was no larger than the largest that was foretold, and what failed was."""
-        return (self.told.asked_bytes <= self.largest_bytes) == (self.real != "no")
+        """Whether the largest that was foretold succeeded where it was asked for, and nothing larger did."""
+        size = self.told.asked_bytes
+        if size == self.largest_bytes:
+            return self.real != "no"
+        return size < self.largest_bytes or self.real == "no" or self.unsure
 
 
 def answered(folder: pathlib.Path) -> Iterator[Answered]:
@@ -51,7 +60,7 @@ def answered(folder: pathlib.Path) -> Iterator[Answered]:
             yield _answered(json.loads(line))
 
 
-def _answered(state: dict[str, Any]) -> Answered:
+def space_of(state: dict[str, Any]) -> Space:
     """By the message that an agent would send of that state, there and back."""
     segments = state["snapshot"]["segments"]
     live: dict[int, int] = {}
@@ -66,28 +75,30 @@ def _answered(state: dict[str, Any]) -> Answered:
     settings = state["snapshot"]["allocator_settings"]
     taken = Taken(0, 0, "between", [memory], Selected(), wanted=frozenset(("segments",)), settings=settings)
     sent = codec.decode(codec.encode(message(taken, memory))[4:])
-    capped = state["fraction"] < 1
-    space = Space(
-        sent,
-        Limits(
-            capacity_bytes=state["free_bytes"] + state["reserved_bytes"],
-            allowed_bytes=int(state["fraction"] * state["total_bytes"]) if capped else None,
-            total_bytes=state["total_bytes"],
-        ),
+    limits = Limits(
+        capacity_bytes=state["free_bytes"] + state["reserved_bytes"],
+        allowed_bytes=int(state["fraction"] * state["total_bytes"]) if state["fraction"] < 1 else None,
+        total_bytes=state["total_bytes"],
     )
+    space = Space(sent, limits)
     assert space.reserved_bytes == state["reserved_bytes"]
-    asked = state["asked"]
+    return space
+
+
+def _answered(state: dict[str, Any]) -> Answered:
+    space, asked = space_of(state), state["asked"]
     largest = space.largest.bytes_at_all
     assert largest is not None
     return Answered(
-        state["number"],
-        state["kind"],
-        space.ask(asked["size"]),
-        _really(asked),
-        capped,
-        bool(settings["expandable_segments"]),
-        largest,
-        len(sent.pieces),
+        number=state["number"],
+        kind=state["kind"],
+        told=space.ask(asked["size"]),
+        real=_really(asked),
+        capped=state["fraction"] < 1,
+        shared=state["others_bytes"] > 0,
+        private=any(segment.private for segment in space.segments),
+        expandable=bool(state["snapshot"]["allocator_settings"]["expandable_segments"]),
+        largest_bytes=largest,
     )
 
 
