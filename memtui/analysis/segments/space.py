@@ -28,6 +28,12 @@ class Limits:
     total_bytes: Optional[int] = None
     by_age: bool = True
 
+    @property
+    def most_bytes(self) -> Optional[int]:
+        """What this allocator may have of the device in all."""
+        known = [each for each in (self.capacity_bytes, self.allowed_bytes) if each is not None]
+        return min(known, default=None)
+
 
 @dataclass(frozen=True)
 class Piece:

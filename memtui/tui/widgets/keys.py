@@ -40,6 +40,17 @@ KEYS_OF = {
         ("?", "help", 1),
         ("q", "quit", 0),
     ),
+    "segments": (
+        ("f", "fits?", 2),
+        ("b", "batch?", 4),
+        ("↑ ↓", "segment", 5),
+        ("s", "order", 6),
+        ("r", "read again", 8),
+        ("[ ]", "device", 3),
+        ("p", "pause", 7),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
     "tensors": (
         ("p", "pause", 3),
         ("s", "sort", 4),
@@ -97,7 +108,7 @@ class Keys(Lines):
         else:
             keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
-            keys = [entry for entry in keys if entry[0] not in ("p", "d")]
+            keys = [entry for entry in keys if entry[0] not in ("p", "d", "r")]
         if self.paused:
             keys = [("p", "go on", 2) if entry[0] == "p" else entry for entry in keys]
         while keys and sum(map(_length, keys)) > width - line.width - (0 if self.typing else 1):
