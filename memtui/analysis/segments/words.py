@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Optional
 
 from memtui.analysis import units
 from memtui.analysis.allocator.fits import Fit
 from memtui.analysis.bar import band
+from memtui.analysis.text import clean, place_words
 from memtui.session.fragments import Fragment
 
 from .space import Segment
 from .summary import Space
 
 _NAMED = 3
+
+
+def space_lines(space: Space, asked_bytes: Optional[int] = None) -> tuple[str, ...]:
+    """All of it, each line one fact: for a log that is printed."""
+    told = space.told
+    lines = [f"segments {place_words(told.phase, told.step)}: {sums_text(space)}", largest_text(space)]
+    if space.pinned_bytes:
+        lines.append(f"pinned by {pinned_by_text(space.segments)}")
+    return (*lines, *([] if asked_bytes is None else [fit_text(space.ask(asked_bytes))]))
 
 
 def sums_text(space: Space) -> str:
@@ -38,13 +49,12 @@ def pinned_text(space: Space) -> str:
 def largest_text(space: Space) -> str:
     """The largest requests that would succeed: now, from the cache alone, and with the cache returned."""
     found = space.largest
-    cached = f"{units.size(found.cached_bytes)} from the cache"
     if found.bytes_at_all is None or found.new_bytes is None:
-        return f"largest request now: {cached}; from the driver not known"
+        return f"largest request {units.size(found.cached_bytes)} cached; what the driver has is not known"
     now = max(found.cached_bytes, found.new_bytes)
     return (
-        f"largest request now: {units.size(now)} ({cached}, {units.size(found.new_bytes)} from the driver) · with the "
-        f"cache returned: {units.size(max(now, found.bytes_at_all))}"
+        f"largest request {units.size(now)} now ({units.size(found.cached_bytes)} cached) · "
+        f"{units.size(max(now, found.bytes_at_all))} with cache returned"
     )
 
 
@@ -68,26 +78,27 @@ def fit_text(fit: Fit) -> str:
 
 
 def pinned_by_text(segments: Iterable[Segment]) -> str:
-    """The blocks that pin most, by name; those without one by category."""
-    pins: dict[str, tuple[int, int]] = {}
+    """The blocks that pin most, by name; those without one by category.
+
+    What is pinned in a segment counts in equal parts for all blocks that pin it.
+    """
+    pins: dict[str, tuple[int, float]] = {}
     for segment in segments:
-        if not segment.stuck_bytes:
-            continue
+        share = segment.stuck_bytes / (segment.pinning or 1)
         for piece in segment.pieces:
-            if not piece.pinning:
-                continue
-            label = "pending free" if piece.state == "pending" else band(piece.category, 0).label
-            what = f"{piece.name} ({label})" if piece.name else f"\0{label}"
-            count, size = pins.get(what, (0, 0))
-            pins[what] = count + piece.pinning, size + piece.size_bytes
-    found = sorted(pins.items(), key=lambda each: -each[1][1])
-    parts = [f"{_pin(what, *counted)} {units.size(counted[1])}" for what, counted in found[:_NAMED]]
+            if piece.pinning and share:
+                label = "pending free" if piece.state == "pending" else band(piece.category, 0).label
+                what = f"{clean(piece.name, 100)} ({label})" if piece.name else f"\0{label}"
+                count, size = pins.get(what, (0, 0.0))
+                pins[what] = count + piece.pinning, size + piece.pinning * share
+    found = sorted(pins.items(), key=lambda each: (-each[1][1], each[0]))
+    parts = [f"{_pin(what, count)}: {units.size(round(size))}" for what, (count, size) in found[:_NAMED]]
     if len(found) > _NAMED:
-        parts.append(f"{_blocks(sum(count for _, (count, _) in found[_NAMED:]))} more")
+        parts.append(f"and {_blocks(sum(count for _, (count, _) in found[_NAMED:]))} more")
     return ", ".join(parts)
 
 
-def _pin(what: str, count: int, _: int) -> str:
+def _pin(what: str, count: int) -> str:
     if what.startswith("\0"):
         return f"{_blocks(count)} of {what[1:]}"
     return what if count == 1 else f"{what} x {count:,}"

@@ -21,7 +21,7 @@ from memtui.tui import roles
 from memtui.tui.look import Look
 from memtui.tui.messages import TabTurned
 from memtui.tui.prompt import Prompt
-from memtui.tui.rows import Line, Row, cells, clip, shorten
+from memtui.tui.rows import Line, Row, cells, shorten
 
 from .lines import Lines
 
@@ -98,13 +98,14 @@ class SegmentMap(Lines, can_focus=True):
         if space is None:
             role, text = self.hint
             pieces = textwrap.wrap(self.look.text(text), max(10, min(90, width - 2)))
-            return [Line().add(f" {piece}", role).row(width) for piece in pieces]
+            asked = self._asked(width) if self.prompt.open or self.answers else []
+            return [*(Line().add(" ", " ").add(piece, role).row(width) for piece in pieces), *asked]
         found = self.segments()
         marked = next((each for each in found if each.address == self.marked), None)
         head = [self._title(space, width), *self._facts(space, width, height), *self._asked(width)]
         foot = [*self._detail(space, marked, width, 2 if height >= 24 else 1), *self._legend(space, width)]
         free = max(0, height - len(head) - len(foot) - 2)  # less what the map and the table are called
-        map_lines = min(_MOST_MAP, max(2, free - max(len(found), free * 3 // 5))) if free >= 5 else 0
+        map_lines = min(_MOST_MAP, max(2, free // 4, free - len(found))) if free >= 5 else 0
         self._room = room = max(0, free - map_lines + (0 if map_lines else 1))
         self._show(found, marked, room)
         shown = found[self.first : self.first + room]
@@ -128,7 +129,7 @@ class SegmentMap(Lines, can_focus=True):
     def _title(self, space: Space, width: int) -> Row:
         told = space.told
         count = len(space.segments) + told.others_count
-        line = Line().add(f" {count:,} segment{'' if count == 1 else 's'} ", roles.BRIGHT)
+        line = Line().add(" ", " ").add(f"{count:,} segment{'' if count == 1 else 's'} ", roles.BRIGHT)
         moment = place_words(told.phase, told.step)
         when = shorten(self.look.text(f"{moment} · {self.age}"), width - line.width - 1, self.look.glyphs.ellipsis)
         return line.add(when[: len(moment)], roles.TEXT).add(when[len(moment) :], roles.DIM).row(width)
@@ -152,10 +153,11 @@ class SegmentMap(Lines, can_focus=True):
         return rows
 
     def _parts(self, text: str, role: str, width: int) -> Row:
-        return Line().add(" " + shorten(self.look.text(text), width - 2, self.look.glyphs.ellipsis), role).row(width)
+        text = shorten(self.look.text(text), width - 2, self.look.glyphs.ellipsis)
+        return Line().add(" ", " ").add(text, role).row(width)
 
     def _trend(self, width: int) -> Row:
-        line = Line().add(" pinned by step ", roles.DIM)
+        line = Line().add(" ", " ").add("most pinned in each step ", roles.DIM)
         values = [each.pinned_bytes for each in self.trend]
         count = min(len(values), max(_TREND[0], min(_TREND[1], width // 3)))
         # Each column shows the most of its steps: what was there only for a while is not lost.
@@ -180,10 +182,10 @@ class SegmentMap(Lines, can_focus=True):
             line.add("  " + _HOW[self.prompt.question] + "  enter  escape", roles.DIM)
             return [line.row(width)]
         if not self.answers:
-            line = Line().add(" f", roles.KEY).add(" would so many bytes fit?   ", roles.DIM)
+            line = Line().add(" ", " ").add("f", roles.KEY).add(" would so many bytes fit?   ", roles.DIM)
             return [line.add("b", roles.KEY).add(" another batch or length?", roles.DIM).row(width)]
         return [
-            Line().add(f" {piece}", role).row(width)
+            Line().add(" ", " ").add(piece, role).row(width)
             for role, text in self.answers
             for piece in textwrap.wrap(self.look.text(text), max(20, width - 2))[:3]
         ]
@@ -200,9 +202,7 @@ class SegmentMap(Lines, can_focus=True):
             text += f" · {space.told.mixed_blocks:,} small blocks shown as their neighbours"
         if space.told.others_count:
             text += f" · without {space.told.others_count:,} small segments, {units.size(space.told.others_bytes)}"
-        return (
-            Line().add(" " + shorten(self.look.text(text), width - 2, self.look.glyphs.ellipsis), roles.DIM).row(width)
-        )
+        return self._parts(text, roles.DIM, width)
 
     def _map(self, space: Space, marked: Optional[Segment], width: int, lines: int) -> list[Row]:
         room = max(1, width - 4)
@@ -223,8 +223,8 @@ class SegmentMap(Lines, can_focus=True):
         text, ellipsis = self.look.text(text), self.look.glyphs.ellipsis
         pieces = textwrap.wrap(text, max(20, width - 3), break_on_hyphens=False)
         if len(pieces) > lines:
-            pieces = [*pieces[: lines - 1], clip(" ".join(pieces[lines - 1 :]), width - 3, ellipsis)]
-        return [Line().add(f" {piece}", roles.TEXT).row(width) for piece in pieces]
+            pieces = [*pieces[: lines - 1], shorten(" ".join(pieces[lines - 1 :]), width - 3, ellipsis)]
+        return [Line().add(" ", " ").add(piece, roles.TEXT).row(width) for piece in pieces]
 
     def _legend(self, space: Space, width: int) -> list[Row]:
         """The letters that are on the map, each with its bytes; on two lines at most."""
@@ -232,8 +232,8 @@ class SegmentMap(Lines, can_focus=True):
         for segment in space.segments:
             for part in parts_of(segment):
                 sizes[part.key] = sizes.get(part.key, 0) + part.size_bytes
-        live = [key for key in sizes if key not in _FREE_KEYS]
-        order = [*sorted(live, key=roles.ink), *(key for key in _FREE_KEYS if key in sizes)]
+        live = sorted((key for key in sizes if key not in _FREE_KEYS), key=lambda key: -sizes[key])
+        order = [*(key for key in _FREE_KEYS if key in sizes), *live]
         rows, line = [], Line().add(" ", " ")
         for key in order:
             shown = band(key, 0)
@@ -277,8 +277,7 @@ class SegmentMap(Lines, can_focus=True):
 
     def action_ask(self, question: str) -> None:
         """The keyboard writes what is asked for."""
-        if self.space is not None:
-            self.prompt.ask(question)
+        self.prompt.ask(question)
         self.post_message(TabTurned())
 
     def action_refresh_segments(self) -> None:
