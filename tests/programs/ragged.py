@@ -2,7 +2,8 @@
 
     ragged.py PACE SECONDS
 
-A step takes about PACE seconds longer than its calculations. Knows nothing of memtui but its example model.
+A step takes about PACE seconds longer than its calculations. Its first line is what the allocator may have of the
+device. Knows nothing of memtui but its example model.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def main():
     drawn = random.Random(0)
     model = GPT(WORDS, layers=12, width=768, heads=12, context=CONTEXT).to("cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    print(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved(), flush=True)
     summaries = collections.deque(maxlen=KEPT)
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
