@@ -103,6 +103,17 @@ def test_another_batch_needs_recorded_steps() -> None:
     drive(MadeUpFeed(), test)
 
 
+def test_the_what_if_page_leads_to_any_batch() -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("w", "b")
+        await pilot.pause()
+        await pilot.press(*"x3")
+        assert app.monitor.tab == "segments"
+        assert shown(app, "another batch? x3_")
+
+    drive(MadeUpFeed(), test)
+
+
 def test_a_marked_segment_is_on_the_map_alone() -> None:
     async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
         await pilot.press("6", "down", "down")

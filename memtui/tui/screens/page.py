@@ -59,6 +59,7 @@ KEYS: Entries = (
     ("s  S   r", "another order; read them again"),
     ("What if", ""),
     ("+ -   ← →", "a batch so many times as large; so many devices that share"),
+    ("b", "any other batch or length, from the recorded steps"),
     ("↑ ↓", "a lever, with its rule, what it assumes and what it costs"),
     ("Else", ""),
     ("t", "the next theme"),
