@@ -23,7 +23,7 @@ from .widgets.segments import FIT, SegmentMap
 EVERY_S = 5.0
 OLD_NS = 12_000_000_000
 #: Known limits move with every look at the driver: nothing is worked out again for that before so long.
-LIMITS_S = 2.0
+LIMITS_S = 5.0
 #: Of the time between two looks, so much goes to a batch that is worked out.
 _SLICE_S = 0.05
 

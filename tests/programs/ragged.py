@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from memtui.examples.gpt import GPT
 
-CONTEXT, WORDS, KEPT = 1024, 512, 60
+CONTEXT, WORDS, BATCH, KEPT = 1024, 512, 8, 60
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
         length = drawn.randrange(64, CONTEXT)
-        batch = torch.randint(WORDS, (drawn.choice((4, 8, 12)), length + 1)).to("cuda")
+        batch = torch.randint(WORDS, (BATCH, length + 1)).to("cuda")
         scores = model(batch[:, :-1])
         summaries.append(scores[:, -96:].detach().clone())  # made while the activations are there
         loss = functional.cross_entropy(scores.flatten(0, 1), batch[:, 1:].flatten())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Optional
 
 from memtui.analysis.allocator.blocks import FREE, LIVE, PENDING
@@ -68,12 +69,12 @@ class Segment:
         """How much of it is live, free or pending."""
         return sum(piece.size_bytes for piece in self.pieces if piece.state == state)
 
-    @property
+    @cached_property
     def stuck_bytes(self) -> int:
         """Free, and cannot go back to the device."""
         return sum(piece.stuck_bytes for piece in self.pieces)
 
-    @property
+    @cached_property
     def pinning(self) -> int:
         """How many blocks pin that."""
         return sum(piece.pinning for piece in self.pieces)

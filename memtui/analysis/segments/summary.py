@@ -37,22 +37,22 @@ class Space:
         self.fits = Fits(allocator, usual_stream(found))
         self.segments: tuple[Segment, ...] = with_pins(found, self.fits.released)
 
-    @property
+    @cached_property
     def reserved_bytes(self) -> int:
         """All of it, with what was left out."""
         return sum(segment.size_bytes for segment in self.segments) + self.told.others_bytes
 
-    @property
+    @cached_property
     def pinned_bytes(self) -> int:
         """Free, and cannot go back to the device."""
         return sum(segment.stuck_bytes for segment in self.segments)
 
-    @property
+    @cached_property
     def pinned_segments(self) -> int:
         """In how many segments."""
         return sum(segment.stuck_bytes > 0 for segment in self.segments)
 
-    @property
+    @cached_property
     def pinning_blocks(self) -> int:
         """By how many blocks."""
         return sum(segment.pinning for segment in self.segments)
@@ -62,12 +62,12 @@ class Space:
         """What empty_cache would give back."""
         return self.fits.returnable_bytes
 
-    @property
+    @cached_property
     def pool_idle_bytes(self) -> int:
         """Free in the pools of CUDA graphs and MemPools."""
         return sum(segment.bytes_of("free") for segment in self.segments if segment.private)
 
-    @property
+    @cached_property
     def pending_bytes(self) -> int:
         """Freed by the program, and another stream may still use it."""
         return sum(segment.bytes_of("pending") for segment in self.segments)

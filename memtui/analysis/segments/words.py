@@ -106,15 +106,15 @@ def _pin(what: str, count: int) -> str:
 
 def segment_text(segment: Segment) -> str:
     """One segment: how large, of which kind, and what is pinned in it by what."""
-    kind = "of a CUDA graph or MemPool" if segment.private else "of small blocks" if segment.small else ""
-    parts = [f"{segment.address:x}", units.size(segment.size_bytes)]
+    kind = "of a CUDA graph or MemPool" if segment.private else "small blocks" if segment.small else ""
+    parts = [f"{segment.address:x}"]
+    if segment.stuck_bytes:
+        parts.append(f"pinned by {pinned_by_text([segment])}")
     parts += [kind] if kind else []
     parts += ["expandable"] if segment.expandable else []
     parts += [f"stream {segment.stream}"] if segment.stream else []
     blocks = sum(piece.blocks for piece in segment.pieces if piece.state == "live")
-    parts.append(f"{_blocks(blocks)} live, {units.size(segment.bytes_of('live'))}")
-    if segment.stuck_bytes:
-        parts.append(f"pinned {units.size(segment.stuck_bytes)} by {pinned_by_text([segment])}")
+    parts.append(f"{_blocks(blocks)} live: {units.size(segment.bytes_of('live'))} of {units.size(segment.size_bytes)}")
     return " · ".join(parts)
 
 

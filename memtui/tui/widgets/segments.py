@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from typing import Callable, ClassVar, Literal, Optional
 
 from textual import events
@@ -74,6 +75,8 @@ class SegmentMap(Lines, can_focus=True):
         self.asked: Callable[[str, str], None] = lambda what, text: None
         self.wanted: Callable[[], None] = lambda: None
         self._room = 1
+        self._made: dict[tuple[object, ...], list[Row]] = {}  # rows that change only with the space
+        self._made_of: object = None
 
     # What is shown
 
@@ -92,6 +95,15 @@ class SegmentMap(Lines, can_focus=True):
             found.sort(key=lambda each: (-each.size_bytes, each.address))
         return found
 
+    def _once(self, *key: object, make: Callable[[], list[Row]]) -> list[Row]:
+        """What was made before of the same space, in the same look; only its age changes with every second."""
+        made_of = self.space, self.look
+        if made_of != self._made_of:
+            self._made, self._made_of = {}, made_of
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
     def draw(self, width: int, height: int) -> list[Row]:
         """The sums and the answers, the map of it all or of the marked segment, a row a segment."""
         space = self.space
@@ -103,7 +115,11 @@ class SegmentMap(Lines, can_focus=True):
         found = self.segments()
         marked = next((each for each in found if each.address == self.marked), None)
         head = [self._title(space, width), *self._facts(space, width, height), *self._asked(width)]
-        foot = [*self._detail(space, marked, width, 2 if height >= 24 else 1), *self._legend(space, width)]
+        lines = 2 if height >= 24 else 1
+        foot = [
+            *self._once("detail", self.marked, width, lines, make=lambda: self._detail(space, marked, width, lines)),
+            *self._once("legend", width, make=lambda: self._legend(space, width)),
+        ]
         free = max(0, height - len(head) - len(foot) - 2)  # less what the map and the table are called
         map_lines = min(_MOST_MAP, max(2, free // 4, free - len(found))) if free >= 5 else 0
         self._room = room = max(0, free - map_lines + (0 if map_lines else 1))
@@ -112,11 +128,16 @@ class SegmentMap(Lines, can_focus=True):
         head[0] = self._position(head[0], len(shown), len(found), width)
         rows = [*head]
         if map_lines:
-            rows += [self._map_title(space, marked, width, map_lines), *self._map(space, marked, width, map_lines)]
+            rows += [self._map_title(space, marked, width, map_lines)]
+            make = partial(self._map, space, marked, width, map_lines)
+            rows += self._once("map", self.marked, width, map_lines, make=make)
         if room:
             columns = _Columns(width)
             rows += [columns.head(self.order, self.look)]
-            rows += [columns.row(segment, segment is marked, self.look) for segment in shown]
+            for segment in shown:
+                is_marked = segment is marked
+                make = partial(columns.rows, segment, is_marked, self.look)
+                rows += self._once("row", segment.address, is_marked, width, make=make)
         return [*rows, *foot][:height]
 
     def _show(self, found: list[Segment], marked: Optional[Segment], room: int) -> None:
@@ -146,8 +167,10 @@ class SegmentMap(Lines, can_focus=True):
 
     def _facts(self, space: Space, width: int, height: int) -> list[Row]:
         """What it comes to, the largest requests, and how it went."""
-        rows = [self._parts(words.sums_text(space), roles.TEXT, width)]
-        rows.append(self._parts(words.largest_text(space), roles.BRIGHT, width))
+        rows = [
+            *self._once("sums", width, make=lambda: [self._parts(words.sums_text(space), roles.TEXT, width)]),
+            *self._once("largest", width, make=lambda: [self._parts(words.largest_text(space), roles.BRIGHT, width)]),
+        ]
         if self.trend and height >= 16:
             rows.append(self._trend(width))
         return rows
@@ -346,7 +369,7 @@ class _Columns:
         line.add("size".rjust(_BYTES), role("size")).add("pinned".rjust(_BYTES), role("pinned"))
         return line.add("   from its first byte to its last", roles.DIM).row(self.width)
 
-    def row(self, segment: Segment, marked: bool, look: Look) -> Row:
+    def rows(self, segment: Segment, marked: bool, look: Look) -> list[Row]:
         line = Line().add(f" {look.glyphs.marker} " if marked else "   ", roles.BRIGHT)
         line.add(f"{segment.address:x}".ljust(self.address)[: self.address], roles.DIM)
         line.add(_size(segment.size_bytes), roles.TEXT)
@@ -354,7 +377,7 @@ class _Columns:
         line.add(_size(stuck) if stuck else "0".rjust(_BYTES - 4) + "    ", roles.WARNING if stuck else roles.DIM)
         line.add("  ", " ").add(look.glyphs.bar_left, roles.AXIS)
         _paint(line, cells_of((segment,), self.bar), look)
-        return line.add(look.glyphs.bar_right, roles.AXIS).row(self.width)
+        return [line.add(look.glyphs.bar_right, roles.AXIS).row(self.width)]
 
 
 def _size(size_bytes: int) -> str:
