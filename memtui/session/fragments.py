@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from memtui.wire.frames import BlockSummary
 
-#: Kept over the whole run; when there are so many, every other one goes, and from then on half as many are added.
+#: Kept over the whole run; when there are so many, two become one, and from then on twice as many steps are one.
 FRAGMENTS_KEPT = 512
 #: The same blocks in two frames have the same instant but for rounding.
 _SAME_NS = 1_000_000
@@ -21,7 +21,7 @@ class Fragment(NamedTuple):
 
 
 class Fragments:
-    """One device's steps that were read, the oldest first, thinned out evenly."""
+    """One device's steps that were read, the oldest first; of several that are one, the worst."""
 
     def __init__(self) -> None:
         self.found: list[Fragment] = []
@@ -35,19 +35,17 @@ class Fragments:
         if measured_ns <= self._last_ns + _SAME_NS or step < self._last_step:
             return
         self._last_ns = measured_ns
-        fragment = Fragment(step, blocks.inactive_split_bytes, blocks.largest_free_block_bytes)
-        if step == self._last_step:
-            last = self.found[-1]
-            if step == last.step and fragment.pinned_bytes > last.pinned_bytes:
-                self.found[-1] = fragment
-            return
+        self._steps += step > self._last_step
         self._last_step = step
-        self._steps += 1
-        if (self._steps - 1) % self._every:
+        fragment = Fragment(step, blocks.inactive_split_bytes, blocks.largest_free_block_bytes)
+        if len(self.found) * self._every >= self._steps:
+            self.found[-1] = _worse(self.found[-1], fragment)
             return
         self.found.append(fragment)
         if len(self.found) > FRAGMENTS_KEPT:
-            del self.found[1::2]
+            pairs = zip(self.found[::2], self.found[1::2])
+            last = self.found[-1:] if len(self.found) % 2 else []
+            self.found = [*(_worse(*pair) for pair in pairs), *last]
             self._every *= 2
 
     def snapshot(self) -> Fragments:
@@ -56,3 +54,7 @@ class Fragments:
         twin.__dict__.update(self.__dict__)
         twin.found = self.found.copy()
         return twin
+
+
+def _worse(first: Fragment, second: Fragment) -> Fragment:
+    return second if second.pinned_bytes > first.pinned_bytes else first

@@ -82,7 +82,7 @@ class Segment:
 
 def read_segments(told: Segments) -> tuple[Segment, ...]:
     """The segments in the order of addresses; nothing is said yet of what is stuck. Raises ValueError for nonsense."""
-    found, place = [], 0
+    found, place, end = [], 0, 0
     for row in told.segments:
         if len(row) < 7 or row[6] < 0 or place + row[6] > len(told.pieces):
             raise ValueError("segments and pieces do not fit together")
@@ -92,6 +92,9 @@ def read_segments(told: Segments) -> tuple[Segment, ...]:
         place += count
         if not pieces or sum(piece.size_bytes for piece in pieces) != size * UNIT_BYTES:
             raise ValueError("segments and pieces do not fit together")
+        if start < end or min(piece.size_bytes for piece in pieces) <= 0:
+            raise ValueError("segments lie upon each other")
+        end = start + size * UNIT_BYTES
         flags = bool(small), bool(expandable), bool(private)
         found.append(Segment(start, size * UNIT_BYTES, stream, *flags, pieces))
     return tuple(found)

@@ -33,7 +33,10 @@ class Space:
         """Raises ValueError where the message makes no sense."""
         self.told = told
         found = read_segments(told)
-        allocator = allocator_of(told, found, limits)
+        try:
+            allocator = allocator_of(told, found, limits)
+        except (AttributeError, TypeError) as error:  # of settings, which are whatever torch said
+            raise ValueError(f"the allocator's settings: {error}") from None
         self.fits = Fits(allocator, usual_stream(found))
         self.segments: tuple[Segment, ...] = with_pins(found, self.fits.released)
 
