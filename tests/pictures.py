@@ -22,7 +22,8 @@ from tests.support import programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAMS = (ROOT / "memtui" / "examples", programs.PROGRAMS)
-#: name, program and its arguments, memory, seconds to run before, pictures: (suffix, columns, rows, theme, keys)
+#: name, example or test's program with its arguments, memory, seconds to run before, pictures: (suffix, columns, rows,
+#: theme, keys)
 SESSIONS = (
     (
         "gpt",
@@ -68,6 +69,16 @@ SESSIONS = (
         (
             ("120x40", 120, 40, "dark", ("6", "f", *"1.5GiB", "enter")),
             ("80x24", 80, 24, "dark", ("6", "f", *"1.5GiB", "enter")),
+        ),
+    ),
+    (
+        "out-of-memory",
+        ("compacting.py", "--pace", "0.6"),
+        "16GiB",
+        30.0,
+        (
+            ("120x40", 120, 40, "dark", ("o",)),
+            ("80x24", 80, 24, "dark", ("o",)),
         ),
     ),
 )

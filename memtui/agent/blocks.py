@@ -36,7 +36,7 @@ class Blocks:
             if states and "address" in states[0]:
                 break
             _number(segment)  # torch 2.2 and older
-        for segment in filter(_is_private, segments):
+        for segment in filter(is_private, segments):
             self.private.update(
                 (block["address"], block["size"]) for block in segment["blocks"] if block["state"] == _LIVE
             )
@@ -115,7 +115,8 @@ class Blocks:
         return made(BlockSummary, {"age_ns": age_ns, **self._counts})
 
 
-def _is_private(segment: dict[str, Any]) -> bool:
+def is_private(segment: dict[str, Any]) -> bool:
+    """Whether a segment belongs to the pool of a CUDA graph or a MemPool."""
     pool = segment.get("segment_pool_id")
     return pool is not None and bool(pool[0] or pool[1])
 
@@ -148,7 +149,7 @@ def _count(segments: list[dict[str, Any]]) -> dict[str, int]:
         counts["active_pending_free_bytes"] += pending
         counts["num_segments"] += 1
         counts["num_blocks"] += len(segment["blocks"])
-        if _is_private(segment):
+        if is_private(segment):
             counts["private_pool_idle_bytes"] += free
             continue
         counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
@@ -194,9 +195,12 @@ class BlockReader:
             self._unreadable = True  # cudaMallocAsync has no history, and no blocks
             return False
 
-    def read(self) -> dict[str, Blocks] | None:
-        """Blocks by device; None where they cannot be had or reading them would leave a trace."""
-        if self._unreadable or self.recording():
+    def read(self, *, own: bool = False) -> dict[str, Blocks] | None:
+        """Blocks by device; None where they cannot be had or reading them would leave a trace in the program's history.
+
+        `own`: a history that is switched on is the agent's.
+        """
+        if self._unreadable or (not own and self.recording()):
             return None
         snapshot = self.snapshot()
         if snapshot is None:
@@ -209,6 +213,11 @@ class BlockReader:
         if self._call is None and not self._unreadable:
             self._call = self._choose()
         return self._call() if self._call is not None else None
+
+
+def device_blocks(segments: list[dict[str, Any]], device: str) -> Blocks:
+    """The blocks of one device in a snapshot's segments."""
+    return Blocks([segment for segment in segments if f"cuda:{segment['device']}" == device])
 
 
 def _by_device(segments: list[dict[str, Any]], requested: Counter[int]) -> dict[str, Blocks]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ..wire.frames import Classification, made
-from .blocks import BlockReader, Blocks
+from .blocks import BlockReader, Blocks, device_blocks
 from .budget import Budget
 from .classify import Births, host_categories
 from .communication import Buckets
@@ -84,6 +84,7 @@ class Looks:
         self._latest: dict[tuple[str, str], Look] = {}  # (device, boundary)
         self._births: dict[str, Births] = {}
         self._reader: Optional[BlockReader] = None
+        self.own_history = False  # whether torch keeps a history for the agent
         self._buckets = Buckets()
         self._requested: Counter[int] = Counter()
         self._budget = Budget(_SHARE, _BURST_NS, now_ns)
@@ -231,6 +232,30 @@ class Looks:
             )
         return looks
 
+    def when_failed(
+        self, device: str, phases: Phases, now_ns: int, snapshot: dict[str, Any]
+    ) -> tuple[Classification, Births]:
+        """What `snapshot`, torch's own, shows of a device whose allocation has failed; the caller holds the lock.
+
+        No tensor is touched: the owners of the last walk hold, and what is new since then is of a known phase only
+        where that began with a look.
+        """
+        found = device_blocks(snapshot["segments"], device)
+        certain = self._looking and self._certain and phases.since_ns == self._looked_ns
+        self._certain = self._certain and certain  # else blocks of several phases would be told as of one
+        births = self._births_of(device)
+        phase = phases.phase if certain else ""
+        categories = births.classify(found, None, phase, certain=certain, step_ended=False)
+        look = Look(now_ns, phases.phase, phases.step, categories, found, found.allocated_bytes, births.tagged)
+        return look.classification(now_ns), births
+
+    @property
+    def reader(self) -> BlockReader:
+        """What reads blocks; once the device is initialised."""
+        if self._reader is None:
+            self._reader = BlockReader(self._torch)
+        return self._reader
+
     def _births_of(self, device: str) -> Births:
         births = self._births.get(device)
         if births is None:
@@ -259,10 +284,8 @@ class Looks:
     def _read_blocks(self) -> Optional[dict[str, Blocks]]:
         if not self._torch.cuda.is_initialized():
             return None
-        if self._reader is None:
-            self._reader = BlockReader(self._torch)
-        self._reader.requested = self._requested
-        return self._reader.read()
+        self.reader.requested = self._requested
+        return self.reader.read(own=self.own_history)
 
     def _at_host(self, kind: str, phases: Phases, now_ns: int) -> dict[str, Look]:
         counters = self._readings.devices[0]

@@ -55,6 +55,7 @@ def _open_log(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
+    from memtui.analysis.oom.story import Stories, short_lines
     from memtui.analysis.shapes.outlook import shape_lines
     from memtui.sources.log_reader import LogReader
 
@@ -76,6 +77,9 @@ def _print(options: argparse.Namespace) -> int:
         device = options.device if options.device in names else session.default_device()
         say(headline(build_view(session, device, time_ns), (time_ns + reader.wall_offset_ns) / 1e9))
     else:
+        for story in Stories().update(reader.whole, reader.session_at):
+            for line in short_lines(story):
+                say(line)
         for forecast in _foretold(reader.whole, options):
             reader.whole.apply_shape(forecast)
         device = options.device or reader.whole.default_device()

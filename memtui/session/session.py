@@ -35,6 +35,7 @@ from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
 from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep
 from .steps import Step, StepHistory, StepPeak
+from .trials import Trials
 
 #: Events kept; the agent keeps fewer.
 EVENTS_KEPT = 2_000
@@ -125,7 +126,7 @@ class Session:
         self._fragments: dict[str, Fragments] = {}
         self.graph: Optional[BackwardGraph] = None  # of the first backward pass
         self._extra_devices: dict[str, Device] = {}
-        self._trials: dict[tuple[str, str, int], OptimizerTrial] = {}
+        self.trials = Trials()
         self._steady: dict[str, SteadyStep] = {}
         self._shapes: dict[tuple[str, str], ShapeForecast] = {}
 
@@ -251,6 +252,7 @@ class Session:
         if self.model is not None and model.time_ns <= self.model.time_ns:
             return False
         self.model = model
+        self.trials.described(model)
         if any(sum((optimizer.state_bytes or {}).values()) for optimizer in model.optimizers):
             self.steps.optimizer_state_since(model.time_ns)
         return True
@@ -291,13 +293,12 @@ class Session:
 
     def apply_trial(self, trial: OptimizerTrial) -> None:
         """Takes in what an optimizer's first steps will take."""
-        name = trial.where.rpartition(":")[2].rpartition(".")[2]
-        self._trials[name, trial.device, trial.trainable_bytes] = trial
+        self.trials.tried(trial)
         self.revision += 1
 
     def trial(self, optimizer: Optimizer, device: str) -> Optional[OptimizerTrial]:
         """What was found of this optimizer before its first step; None where it was not tried."""
-        return self._trials.get((optimizer.name, device, optimizer.trainable_bytes.get(device, 0)))
+        return self.trials.trial(optimizer, device)
 
     def apply_steady(self, step: SteadyStep) -> None:
         """Takes in what a recorded step comes to; the newest of a device counts."""
@@ -456,7 +457,7 @@ class Session:
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
-        twin._trials, twin._steady, twin._shapes = self._trials.copy(), self._steady.copy(), self._shapes.copy()
+        twin.trials, twin._steady, twin._shapes = self.trials.copy(), self._steady.copy(), self._shapes.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors", "_segments"),
             *("_readings", "_paired", "_extra_devices"),

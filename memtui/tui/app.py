@@ -60,6 +60,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         Binding("g", "glossary", "glossary"),
         Binding("m", "meaning", "what it means"),
         Binding("w", "what_if", "what if"),
+        Binding("o", "out_of_memory", "out of memory"),
         Binding("question_mark,f1,h", "help", "help"),
     ]
 
@@ -223,6 +224,12 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             self.monitor.action_tab("segments")
             self.monitor.segment_map.action_ask(BATCH)
 
+    def action_out_of_memory(self) -> None:
+        """Why an allocation failed, who held the memory, and what would have helped."""
+        from .screens.exhausted import ExhaustedScreen
+
+        self.push_screen(ExhaustedScreen(self.look, self.monitor.exhausted))
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette."""
         yield SystemCommand("Quit", "leave the monitor", self.action_quit)
@@ -230,6 +237,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         yield SystemCommand("Glossary", "all terms", self.action_glossary)
         yield SystemCommand("What it means", "the figures on the screen, in sentences", self.action_meaning)
         yield SystemCommand("What if", "a larger batch, another optimizer, ...: would it fit", self.action_what_if)
+        yield SystemCommand("Out of memory", "why an allocation failed, and what helps", self.action_out_of_memory)
         yield SystemCommand("Pause", "hold the screen still, or go on", self.monitor.action_pause)
         yield SystemCommand("Picture", "save the screen as an SVG file here", self.action_picture)
         for colors in palette.THEMES:

@@ -92,6 +92,9 @@ class Recording(Feed, Protocol):
     def end_ns(self) -> int:
         """The last instant."""
 
+    def session_at(self, time_ns: int) -> Session:
+        """The session as it was at `time_ns`, whatever is shown."""
+
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the recording."""
 

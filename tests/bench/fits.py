@@ -48,6 +48,7 @@ def bench() -> Iterator[Line]:
     yield _line("with a cap", [each for each in every if each.capped])
     yield _line("with another process", [each for each in every if each.shared])
     yield _line("with private pools", [each for each in every if each.private])
+    yield _line("drawn requests", [each for each in every if each.drawn])
     wrong = [(settings, each) for settings, each in found if not each.succeeds]
     yield _line(f"all, states 0 to {every[-1].number}", every, met=not wrong)
     past = [(settings, each) for settings, each in found if not each.largest_holds]

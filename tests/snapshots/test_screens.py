@@ -41,6 +41,15 @@ def ended() -> MadeUpFeed:
     return feed
 
 
+def failed() -> MadeUpFeed:
+    """An allocation fails, and a later one for more than there is."""
+    feed = MadeUpFeed()
+    feed.fail(40 * GIB)
+    feed.advance(30)
+    feed.fail(100 * GIB)
+    return feed
+
+
 def starting() -> MadeUpFeed:
     return MadeUpFeed(seconds=0)
 
@@ -108,6 +117,12 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "what-if-full-100x30": (small_device, (100, 30), ("w", "down", "plus", "plus"), False),
     "what-if-ascii-80x24": (training, (80, 24), ("w", "down", "down"), True),
     "what-if-none-80x24": (starting, (80, 24), ("w",), False),
+    "out-of-memory-80x24": (failed, (80, 24), ("o", "left"), False),
+    "out-of-memory-120x40": (failed, (120, 40), ("o", "left"), False),
+    "out-of-memory-200x50": (failed, (200, 50), ("o", "left"), False),
+    "out-of-memory-ascii-80x24": (failed, (80, 24), ("o",), True),
+    "out-of-memory-none-80x24": (training, (80, 24), ("o",), False),
+    "out-of-memory-said-120x40": (failed, (120, 40), (), False),
     "glossary-120x50": (training, (120, 50), ("g",), False),
 }
 

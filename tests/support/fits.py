@@ -28,6 +28,7 @@ class Answered(NamedTuple):
     private: bool  # some of it is in private pools
     expandable: bool
     largest_bytes: int
+    drawn: bool  # at random, not the largest that is foretold nor the next larger one
 
     @property
     def unsure(self) -> bool:
@@ -99,6 +100,7 @@ def _answered(state: dict[str, Any]) -> Answered:
         private=any(segment.private for segment in space.segments),
         expandable=bool(state["snapshot"]["allocator_settings"]["expandable_segments"]),
         largest_bytes=largest,
+        drawn=state["drawn"],
     )
 
 

@@ -16,10 +16,13 @@ from memtui.wire.frames import (
     Device,
     DeviceFrame,
     Event,
+    Failure,
     Frame,
     Hello,
+    LiveSite,
     Model,
     Optimizer,
+    Pinned,
     Segments,
     Tensor,
     Tensors,
@@ -346,6 +349,35 @@ class MadeUpFeed:
     def _event(self, name: str, frame: Frame, figures: dict[str, int]) -> None:
         self.session.apply(Event(name, frame.time_ns, frame.step, frame.phase, "cuda:0", figures), frame.time_ns)
 
+    def fail(self, asked: int = 6 * GIB) -> None:
+        """An allocation fails: what is free in PyTorch is pinned by what lives in its segments."""
+        training, now = self.training, self.clock_ns
+        step, phase, _, _, _ = training.place(now)
+        categories, reserved = training.figures(now), training.reserved()
+        allocated = sum(categories.values())
+        reading = training.reading(now).devices[0]
+        figures = {"asked_bytes": asked, "device_total_bytes": training.total, "device_free_bytes": reading.free_bytes}
+        figures.update(allocated_bytes=allocated, reserved_bytes=reserved, num_ooms=1, num_alloc_retries=1)
+        idle, base = reserved - allocated, 0x7F2C00000000
+        pinned = tuple(
+            Pinned(base + place * 2 * GIB, 2 * GIB, GIB, 600 * MIB, 3, base + place * 2 * GIB, 400 * MIB, "activations")
+            for place in range(4)
+        )
+        sites = (
+            LiveSite("/home/user/gpt/attention.py:71 softmax\n/home/user/gpt/block.py:20 forward", 5 * GIB, 24),
+            LiveSite("/home/user/gpt/block.py:33 forward\n/home/user/gpt/model.py:52 forward", 3 * GIB, 48),
+        )
+        failure = Failure(
+            BlockSummary(0, 612, 4_310, int(0.6 * GIB), 0, idle, 0, 0, 41),
+            Classification(0, allocated, phase, step, categories),
+            pinned=pinned,
+            sites=sites,
+            site="train.py:88 train_step",
+            settings="PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+            expandable=False,
+        )
+        self.session.apply(Event("oom", now, step, phase, "cuda:0", figures, failure=failure), now)
+
     def end(self, exception: str, text: str, status: int) -> None:
         """Lets the program die."""
         self.session.apply(Bye(self.clock_ns, exception, text), self.clock_ns)
@@ -364,6 +396,9 @@ class MadeUpRecording(MadeUpFeed):
 
     def request(self, name: str) -> bool:
         return False
+
+    def session_at(self, time_ns: int) -> Session:
+        return self.session
 
     def seek(self, time_ns: int) -> None:
         self.clock_ns = max(self.start_ns, min(time_ns, self.end_ns))

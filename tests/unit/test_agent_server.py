@@ -142,3 +142,24 @@ def test_who_wakes_a_closed_one_writes_into_nobodys_file(server: Server) -> None
         for pipe in pipes:
             for end in pipe:
                 os.close(end)
+
+
+def test_a_viewer_that_reads_nothing_for_too_long_is_let_go_of(server: Server) -> None:
+    """GIVEN a stopped viewer and megabytes of messages, which are not dropped, THEN the training does not keep them."""
+    stopped, reading = viewer(server, Request("hello")), viewer(server, Request("hello"))
+    message = codec.encode(Refusal("x" * (1 << 20)))
+    taken = 0
+    for _ in range(64):
+        server.broadcast(message, frame=False)
+        server.flush()
+        server.poll(0)
+        reading.settimeout(0.05)
+        try:
+            while data := reading.recv(1 << 20):
+                taken += len(data)
+        except (TimeoutError, socket.timeout):
+            continue
+    assert server.viewers == 1
+    assert taken > 60 << 20
+    stopped.close()
+    reading.close()

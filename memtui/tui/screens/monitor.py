@@ -17,6 +17,7 @@ from textual.widget import Widget
 from memtui.analysis.view import View
 from memtui.tui import messages
 from memtui.tui.ending import first_line_only, status_to_come
+from memtui.tui.exhausted import Exhausted
 from memtui.tui.feed import BuildView, ExitText, Feed
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
@@ -127,6 +128,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.recorded = RecordedSteps(feed, self.step, self.status.say)
         self.live_tensors = LiveTensors(feed, self.tensor_list)
         self.live_segments = LiveSegments(feed, self.segment_map)
+        self.exhausted = Exhausted(feed, self.status.say)
 
     def compose(self) -> ComposeResult:
         """From top to bottom; the tabs' contents lie in the same place, one of them shown."""
@@ -229,7 +231,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.header.view = self.figures.view = self.evidence.view = view
         self.bar.bar = view.bar
         self.event_strip.events = self.event_list.events = view.events
-        self.keys.several_devices = len(view.devices) > 1
+        self.keys.several_devices, self.keys.failed = len(view.devices) > 1, self.exhausted.look()
         self._feed_chart()
         self._arrange()
 

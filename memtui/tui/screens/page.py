@@ -38,6 +38,7 @@ KEYS: Entries = (
     ("↑ ↓", "a figure of the column, and what it means"),
     ("m", "what the figures mean, in sentences, as of this moment"),
     ("w", "what if: a larger batch, checkpointing, another optimizer, more devices, and whether it fits"),
+    ("o", "out of memory: the cause of each failed allocation, who held what, and what would have helped"),
     ("g", "glossary of all terms"),
     ("A recorded step", ""),
     ("d", "record the next step: every allocation and free in it"),

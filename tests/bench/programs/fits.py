@@ -201,7 +201,7 @@ def states(drawn, number, expandable, streams, neighbour):
         else:  # the largest that is said to succeed, then one of 512 bytes more
             size = fits.space_of(state).largest.bytes_at_all + (place - RANDOM) * 512
         if size:
-            yield {**state, "asked": asked(size, usual_stream(snapshot))}
+            yield {**state, "drawn": place < RANDOM, "asked": asked(size, usual_stream(snapshot))}
     doer.end()
 
 
