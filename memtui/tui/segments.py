@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Optional
 
 from memtui.analysis import units
 from memtui.analysis.segments import words
+from memtui.analysis.segments.space import Limits
 from memtui.analysis.segments.summary import Space, limits_of
 from memtui.analysis.shapes.asked import asked_shape
 from memtui.analysis.shapes.outlook import outlook, shape_lines
@@ -51,8 +53,9 @@ class LiveSegments:
         self._asked_at: Optional[float] = None
         self._asked_ns: Optional[int] = None  # first of the requests that are not answered
         self._told: Optional[Segments] = None
-        self._limits: object = None
+        self._limits: Optional[Limits] = None
         self._built_at = 0.0
+        self._known: dict[str, int] = {}  # the capacity of each device
         self._device = ""
         self._fit_bytes: Optional[int] = None
         self._said: tuple[tuple[str, str], ...] = ()  # that does not change with the segments
@@ -95,7 +98,7 @@ class LiveSegments:
         now = time.monotonic()
         if found is self._told and now - self._built_at < LIMITS_S:
             return
-        limits = limits_of(self.feed.session, device, now_ns)
+        limits = self._limits_now(device, now_ns)
         if found is self._told and limits == self._limits:
             return
         try:
@@ -104,6 +107,16 @@ class LiveSegments:
             self.pane.space, self.pane.hint = None, (roles.WARNING, f"the agent's answer makes no sense: {error}")
         self._told, self._limits, self._built_at = found, limits, now
         self._tell()
+
+    def _limits_now(self, device: str, now_ns: int) -> Limits:
+        """While reserved memory changes from one look to the next, what the device has is as it was known last."""
+        limits = limits_of(self.feed.session, device, now_ns)
+        known = self._known.get(device)
+        if limits.capacity_bytes is None and known is not None and not self.feed.replay:
+            limits = replace(limits, capacity_bytes=known)
+        elif limits.capacity_bytes is not None:
+            self._known[device] = limits.capacity_bytes
+        return limits
 
     def _ask(self) -> None:
         now = time.monotonic()
@@ -159,7 +172,7 @@ class LiveSegments:
         if not recorded:
             self._said = ((roles.TEXT, _NO_STEPS),)
             return
-        limits = limits_of(session, device, self.feed.now_ns())
+        limits = self._limits_now(device, self.feed.now_ns())
         capacity, highest = limits.most_bytes, session.steps.highest(device)
         self._said = ((roles.DIM, f"a batch of {text}: worked out from the recorded steps"),)
         self._job = outlook(

@@ -51,8 +51,8 @@ def settled(steps: int) -> Until:
 
 def has_segments(session: Session) -> bool:
     """Some steps, the allocator's segments after them, and the driver's figures."""
-    found, reading = session.segments("cuda:0"), session.reading("cuda:0")
-    return bool(found and found.step > 5 and reading and reading.total_bytes and session.blocks("cuda:0"))
+    found, pair = session.segments("cuda:0"), session.paired("cuda:0")
+    return bool(found and found.step > 5 and pair and pair.settled)
 
 
 def ended(session: Session) -> bool:

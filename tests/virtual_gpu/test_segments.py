@@ -31,7 +31,7 @@ def test_a_training_told_by_segment(settings: str, tmp_path: pathlib.Path, monke
         if name.startswith("VGPU_") or name == "LD_PRELOAD":
             monkeypatch.setenv(name, value)
     log = str(tmp_path / "run.jsonl")
-    with programs.started(PROGRAM, "0.05", "170", environment=environment, stdout=subprocess.PIPE) as process:
+    with programs.started(PROGRAM, "0.3", "170", environment=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         capacity = int(process.stdout.readline())
         session = watching.watch(process.pid, watching.has_segments, log=log, seconds=120, ask="segments")

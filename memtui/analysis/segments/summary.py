@@ -86,9 +86,13 @@ class Space:
 
 
 def limits_of(session: Session, device: str, now_ns: int, policy: Policy = DEFAULT) -> Limits:
-    """What is known of a device's limits at an instant."""
+    """What is known of a device's limits at an instant.
+
+    While the driver and the allocator were only read at moments between which memory was taken or given back, nobody
+    knows what the device has left for it.
+    """
     ladder = build_ladder(session, device, now_ns, policy)
-    beside = beside_allocator_bytes(ladder)
+    beside = beside_allocator_bytes(ladder) if ladder.settled else None
     capacity = None if beside is None or ladder.reach_bytes is None else max(0, ladder.reach_bytes - beside)
     torch = "" if session.hello is None else session.hello.torch
     return Limits(capacity, ladder.allowed_bytes, ladder.total_bytes, tie_rules(torch)[0])
