@@ -300,6 +300,13 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     opening.add_argument("file", metavar="FILE", type=_file)
     _max_shape(opening)
+    opening.add_argument(
+        "--fits",
+        type=_bytes,
+        metavar="BYTES",
+        help="say whether a request of so many bytes (1.5GiB, 96KiB) would have fitted into the last segments in the "
+        "log; they are in it from when somebody looked at the app's tab 6",
+    )
     _watching(opening, log=False)
     snapshots = opening.add_argument_group("memory snapshots")
     snapshots.add_argument(
@@ -454,6 +461,18 @@ def _shape(text: str) -> object:
         return asked_shape(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    from memtui.analysis.units import parse_size
+
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not size:
+        raise argparse.ArgumentTypeError("0 bytes always fit")
+    return size
 
 
 def _device(text: str) -> str:

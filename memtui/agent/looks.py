@@ -276,6 +276,11 @@ class Looks:
         births = self._births.get(device)
         return births.known if births is not None else {}
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The allocator's, as torch told them with the newest blocks."""
+        return {} if self._reader is None else self._reader.settings
+
     def _read_blocks(self) -> Optional[dict[str, Blocks]]:
         if not self._torch.cuda.is_initialized():
             return None

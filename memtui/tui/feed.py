@@ -72,7 +72,7 @@ class Feed(Protocol):
         """The monitored machine's monotonic clock; for a recording the instant that is shown."""
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is none to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is none to ask."""
 
     async def start(self) -> None:
         """Starts the sources."""

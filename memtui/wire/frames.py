@@ -391,6 +391,40 @@ class Tensors:
     cost_ns: int = 0
 
 
+@dataclass(frozen=True, eq=False)  # told apart by which it is, as a graph
+class Segments:
+    """What one device's allocator holds, by address, at one instant.
+
+    Addresses and sizes count 512 bytes, addresses from `base_address`. A segment is (address, size, stream, small,
+    expandable, private, pieces): as in a RecordedHeap, and how many of `pieces` are its own, which follow in the order
+    of addresses and fill it. A piece is (size, kind, blocks, name): of live blocks the kind is an index into
+    `categories`, else FREE_PIECE or PENDING_PIECE; `blocks` of one category that lie side by side may be one piece;
+    the name is an index into `names`, -1 where it is not known. Where there are too many, those of several categories
+    become one too, of the category that has most of it (`mixed_blocks`), and small segments are left out (`others`).
+    """
+
+    time_ns: int
+    step: int
+    phase: str
+    device: str
+    allocated_bytes: int
+    base_address: int = 0
+    segments: tuple[tuple[int, ...], ...] = ()
+    pieces: tuple[tuple[int, ...], ...] = ()
+    categories: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
+    mixed_blocks: int = 0
+    others_count: int = 0
+    others_bytes: int = 0
+    notice: str = ""  # why there are no segments
+    cost_ns: int = 0
+
+
+#: Kinds of pieces that nothing is allocated in: free ones, and those that another stream may still use.
+FREE_PIECE, PENDING_PIECE = -1, -2
+
+
 @dataclass(frozen=True)
 class Bye:
     """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
@@ -409,7 +443,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping"."""
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "segments", "unload" or
+    "ping".
+    """
 
     name: str
     protocol: int = PROTOCOL
@@ -437,6 +473,7 @@ MESSAGES = {
     "recorded_step": RecordedStep,
     "backward_graph": BackwardGraph,
     "tensors": Tensors,
+    "segments": Segments,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,
