@@ -90,7 +90,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     """What was asked for; ends the process with one line where it cannot be understood."""
-    parser = _parser(words[:1] == ["estimate"])
+    parser = _parser("".join(words[:1]))
     if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
         parser.error(f"{words[0]} is no command: memtui run {words[0]}")
     options, unknown = parser.parse_known_args(words)
@@ -200,8 +200,8 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _parser(estimating: bool) -> argparse.ArgumentParser:
-    """`estimating` brings the options of that command, which nothing else needs."""
+def _parser(command: str) -> argparse.ArgumentParser:
+    """`command` is the one that is asked for: some options are brought where nothing else needs them."""
     parser = _Parser(
         prog="memtui",
         description="A live monitor of the memory of PyTorch training runs: where it went, and whether it will fit.",
@@ -240,7 +240,9 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     # Known here, so that it can be said why not.
     attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
     which = attach.add_mutually_exclusive_group()
-    which.add_argument("--pid", type=_pid, metavar="PID", help="the process; memtui ps lists those that can be watched")
+    which.add_argument(
+        "--pid", type=process_id, metavar="PID", help="the process; memtui ps lists those that can be watched"
+    )
     which.add_argument(
         "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
     )
@@ -253,7 +255,11 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
-    _record(commands)
+    record = commands.add_parser("record", help="write a memory snapshot of a running training's next steps")
+    if command == "record":
+        from memtui.commands.record_options import add_options as add_record_options
+
+        add_record_options(record)
     _open(commands)
     _report(commands)
     demo = commands.add_parser(
@@ -275,7 +281,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         "source, the phases of a step, the peak, and whether it fits. Nothing is run. With --gpu the status is 0 where "
         "it fits, 3 where it does not and 4 where that cannot be told.",
     )
-    if estimating:
+    if command == "estimate":
         from memtui.commands.estimate_options import add_options
 
         add_options(estimate)
@@ -291,26 +297,10 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
         "each, what the figures show, and what helps against that cause. Where the printed figures cannot tell, it "
         "says what would. Without a FILE it reads standard input. The status is 1 where there is no such message.",
     )
-    explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
+    explain.add_argument(
+        "file", metavar="FILE", nargs="?", type=file_name, help="a log or a saved message; - for a pipe"
+    )
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
-
-
-def _record(commands: argparse._SubParsersAction[_Parser]) -> None:
-    record = commands.add_parser(
-        "record",
-        help="write a memory snapshot of a running training's next steps",
-        description="Records the allocator's history of the next steps of a training that runs, and writes it as the "
-        "memory snapshot that torch.cuda.memory._dump_snapshot writes: memtui open and PyTorch's own viewer read it. "
-        "A process without memtui's agent gets it, and loses it again. A program that records a history of its own is "
-        "left alone.",
-    )
-    record.add_argument("--pid", type=_pid, required=True, metavar="PID", help="the process; memtui ps lists them")
-    record.add_argument("--steps", type=_count, default=1, metavar="N", help="so many; without it one")
-    record.add_argument("--output", type=_file, metavar="FILE", help="FILE.pickle or FILE.pickle.gz; else by the pid")
-    record.add_argument("--overwrite", action="store_true", help="put it in the place of a file that is there")
-    record.add_argument(
-        "--stacks", action="store_true", help="with call stacks even where those make a step more than 15 %% longer"
-    )
 
 
 def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -321,8 +311,15 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
         "torch.cuda.memory._dump_snapshot has written (also gzipped): the peak, what was live then and where it was "
         "allocated. Snapshots are checked before they are read, and nothing in them is run.",
     )
-    opening.add_argument("file", metavar="FILE", type=_file)
+    opening.add_argument("file", metavar="FILE", type=file_name)
     _max_shape(opening)
+    opening.add_argument(
+        "--fits",
+        type=_bytes,
+        metavar="BYTES",
+        help="say whether a request of so many bytes (1.5GiB, 96KiB) would have fitted into the last segments in the "
+        "log; they are in it from when somebody looked at the app's tab 6",
+    )
     _watching(opening, log=False)
     snapshots = opening.add_argument_group("memory snapshots")
     snapshots.add_argument(
@@ -334,8 +331,8 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form = snapshots.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as JSON")
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
-    form.add_argument("--stacks", metavar="OUT", type=_file, help="write folded stacks, for flame graph tools")
-    form.add_argument("--html", metavar="OUT", type=_file, help="write torch's own web view; needs torch")
+    form.add_argument("--stacks", metavar="OUT", type=file_name, help="write folded stacks, for flame graph tools")
+    form.add_argument("--html", metavar="OUT", type=file_name, help="write torch's own web view; needs torch")
 
 
 def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -347,13 +344,13 @@ def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
         "against allocated, PyTorch against the driver, what was never exercised, forecast against actual, and what to "
         "do. What the log does not tell is said to be unknown, with what would tell it.",
     )
-    report.add_argument("file", metavar="FILE", type=_file, help="a log")
+    report.add_argument("file", metavar="FILE", type=file_name, help="a log")
     form = report.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="as Markdown")
     form.add_argument("--json", action="store_true", help="as JSON")
     report.add_argument("--device", type=_device, metavar="D", help="this device alone: cuda:0, host")
     report.add_argument(
-        "-o", dest="out", type=_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
+        "-o", dest="out", type=file_name, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
     )
 
 
@@ -370,10 +367,12 @@ def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
         "on to the first other word, or to --.",
     )
     plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
-    plan.add_argument("--gpus", type=_count, default=1, metavar="N", help="how many of them the program sees")
+    plan.add_argument("--gpus", type=whole_number, default=1, metavar="N", help="how many of them the program sees")
     plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
     plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
-    plan.add_argument("--steps", type=_count, metavar="N", help="so many; without it, until no peak rises any more")
+    plan.add_argument(
+        "--steps", type=whole_number, metavar="N", help="so many; without it, until no peak rises any more"
+    )
     plan.add_argument(
         "--fit", action="append", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256"
     )
@@ -413,10 +412,12 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--headless", action="store_true", help="a line a second instead of the app; the default without a terminal"
     )
     parser.add_argument(
-        "--frames", type=_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
+        "--frames", type=whole_number, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument("--log", type=_file, metavar="FILE", help="write every frame to FILE, a line of JSON each")
+        parser.add_argument(
+            "--log", type=file_name, metavar="FILE", help="write every frame to FILE, a line of JSON each"
+        )
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(
@@ -438,7 +439,8 @@ def _rate(text: str) -> float:
     return number
 
 
-def _count(text: str) -> int:
+def whole_number(text: str) -> int:
+    """An option's value, 1 or more."""
     number = _number(text)
     if number < 1 or not number.is_integer():
         raise argparse.ArgumentTypeError("must be a whole number, at least 1")
@@ -452,13 +454,15 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
-def _pid(text: str) -> int:
+def process_id(text: str) -> int:
+    """An option's value."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no process id; memtui ps lists those that can be watched")
     return int(text)
 
 
-def _file(text: str) -> str:
+def file_name(text: str) -> str:
+    """An option's value, which is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("name a file")
     return text
@@ -477,6 +481,18 @@ def _shape(text: str) -> object:
         return asked_shape(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    from memtui.analysis.units import parse_size
+
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not size:
+        raise argparse.ArgumentTypeError("0 bytes always fit")
+    return size
 
 
 def _device(text: str) -> str:

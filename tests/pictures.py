@@ -26,7 +26,8 @@ from memtui.tui.screens.snapshot import Start
 from memtui.virtual_gpu import environment, profile_of
 from tests.support import programs
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "memtui" / "examples"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAMS = (ROOT / "memtui" / "examples", programs.PROGRAMS)
 #: name, example or test's program with its arguments, memory, seconds to run before, pictures: (suffix, columns, rows,
 #: theme, keys)
 SESSIONS = (
@@ -65,6 +66,16 @@ SESSIONS = (
         "1792MiB",
         46.0,
         (("120x40-dark", 120, 40, "dark", ()),),
+    ),
+    (  # batches of many lengths
+        "segments",
+        ("ragged.py", "0.5", "600"),
+        "16GiB",
+        40.0,
+        (
+            ("120x40", 120, 40, "dark", ("6", "f", *"1.5GiB", "enter")),
+            ("80x24", 80, 24, "dark", ("6", "f", *"1.5GiB", "enter")),
+        ),
     ),
     (
         "out-of-memory",
@@ -105,14 +116,15 @@ def take(folder: pathlib.Path, index: int) -> None:
         os.environ["MEMTUI_RUNTIME_DIR"] = runtime
         base = environment(profile_of(memory=memory, context="300MiB"), base=programs.plain_environment())
         env = programs.with_agent(base, pathlib.Path(runtime))
+        env["PYTHONPATH"] += f":{ROOT}"  # the test programs train memtui's example models
         use_driver_of(env)
-        paths = (place / arguments[0] for place in (EXAMPLES, programs.PROGRAMS))
-        script = str(next(path for path in paths if path.is_file()))
+        script = next(str(place / arguments[0]) for place in PROGRAMS if (place / arguments[0]).exists())
         with programs.started(script, *arguments[1:], environment=env, stdout=subprocess.DEVNULL) as process:
             time.sleep(seconds)
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"{name}-{suffix}.svg"
-                after = 12.0 if "5" in keys else 0.0  # tensors are told when a step may be looked at for them
+                # Tensors and segments are told when a step may be looked at for them.
+                after = 12.0 if {"5", "6"} & set(keys) else 0.0
                 monitor = Monitor(process.pid, analyst=Analyst())
                 save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)
@@ -124,7 +136,7 @@ def take_snapshots(folder: pathlib.Path) -> None:
         os.environ["MEMTUI_RUNTIME_DIR"] = runtime
         base = environment(profile_of(memory="24GiB", context="300MiB"), base=programs.plain_environment())
         env = programs.with_agent(base, pathlib.Path(runtime))
-        script = str(EXAMPLES / "gpt.py")
+        script = str(PROGRAMS[0] / "gpt.py")
         with programs.started(script, "--pace", "0.5", environment=env, stdout=subprocess.DEVNULL) as process:
             time.sleep(10.0)
             agent = find_agent(process.pid)

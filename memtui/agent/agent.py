@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
 from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, Request, made
-from . import VERSION, tensors
+from . import VERSION
 from .activity import Activity
+from .answers import REQUESTS, messages
 from .callbacks import at_exit, at_out_of_memory, in_children
 from .failures import Failures
 from .framing import Framing
@@ -262,10 +263,10 @@ class Agent:
         self._tell(server)
 
     def _list(self, server: Server, now: int) -> None:
-        """Tells the tensors that were noted on the training's thread."""
+        """Tells what was asked for and noted on the training's thread."""
         begun, census = time.thread_time_ns(), self.observer.census
         while census.taken:
-            for message in tensors.messages(census.taken.popleft()):
+            for message in messages(census.taken.popleft()):
                 server.broadcast(codec.encode(message), frame=False)
         census.spend(time.thread_time_ns() - begun, now)
 
@@ -453,15 +454,14 @@ class Agent:
         return messages
 
     def _requested(self, request: Request, viewer: Any) -> None:
-        name = request.name
-        if name == "unload":
+        if request.name == "unload":
             self.stop()
-        elif name == "record":
+        elif request.name == "record":
             self.observer.record()
-        elif name == "tensors":
-            self.observer.census.ask(time.monotonic_ns())
-        elif name == "history" and self._server is not None:
+        elif request.name == "history" and self._server is not None:
             self._sender.ask(self._server, self.observer.recorder.history, request, viewer)
+        elif request.name in REQUESTS:
+            self.observer.census.ask(time.monotonic_ns(), request.name)
 
     # -- the process's own turns ------------------------------------------------
 

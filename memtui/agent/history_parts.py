@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ..wire import codec
-from ..wire.frames import HistoryPart
+from ..wire.histories import HistoryPart
 
 #: Rows of a message, and of what is done in one go.
 _ROWS, _SLICE = 512, 256

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
-from ..wire.frames import HistoryNews
+from ..wire.histories import HistoryNews
 from .errors import TROUBLE, is_own
 from .phases import Phases
 from .switch import HistorySwitch

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ..wire import codec
-from ..wire.frames import HistoryNews, Request
+from ..wire.frames import Request
+from ..wire.histories import HistoryNews
 from .history_parts import HistoryParts
 from .history_recorder import HistoryRecorder, Taken
 from .server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from memtui.wire.frames import HistoryNews
+from memtui.wire.histories import HistoryNews
 
 from .text import clean
 from .units import duration, percent, size

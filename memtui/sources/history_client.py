@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Optional
 
 from memtui.wire import codec
-from memtui.wire.frames import PROTOCOL, Frame, HistoryNews, HistoryPart, Request
+from memtui.wire.frames import PROTOCOL, Frame, Request
+from memtui.wire.histories import HistoryNews, HistoryPart
 
 from .agent_probe import AgentError, check_greeting, check_owner, reason_of
 from .history_taker import HistoryTaker

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Optional
 
-from memtui.wire.frames import HistoryNews
+from memtui.wire.histories import HistoryNews
 
 from .history_client import HistoryRefused, ask_history
 from .snapshot_file import SnapshotFile, free_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memtui.wire.frames import HistoryPart
+from memtui.wire.histories import HistoryPart
 
 #: More than an agent keeps, many times; whoever sends more is none.
 _MOST_ROWS, _MOST_DEVICES = 4_000_000, 1024

@@ -11,7 +11,8 @@ from typing import Any, Optional
 
 from memtui.session.readings import DriverReading, OptimizerTrial, ShapeForecast, SteadyStep
 from memtui.session.session import Session
-from memtui.wire.frames import Event, Frame, HistoryNews, Model
+from memtui.wire.frames import Event, Frame, Model
+from memtui.wire.histories import HistoryNews
 
 from .agent_probe import find_agent
 from .agent_socket import AgentReader
@@ -118,7 +119,7 @@ class Monitor:
             self._log.close()
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is no agent to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is no agent to ask."""
         return self._agent is not None and self._agent.request(name)
 
     def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:

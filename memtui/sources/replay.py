@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 from memtui.session.readings import ShapeForecast
 from memtui.session.session import Session
-from memtui.wire.frames import HistoryNews
+from memtui.wire.histories import HistoryNews
 
 from .log_format import LogError
 from .log_reader import LogReader, nothing_recorded, open_log

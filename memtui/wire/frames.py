@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional, TypeVar
 
+from .histories import HistoryNews, HistoryPart
+
 #: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
 PROTOCOL = 1
 
@@ -391,37 +393,38 @@ class Tensors:
     cost_ns: int = 0
 
 
-@dataclass(frozen=True)
-class HistoryNews:
-    """How it stands with an allocator history that this viewer has asked for.
+@dataclass(frozen=True, eq=False)  # told apart by which it is, as a graph
+class Segments:
+    """What one device's allocator holds, by address, at one instant.
 
-    `state` is "waiting" (for a step's end), "recording", "sending", and last "complete" or "refused", with the reason
-    as `text`. `figures` are, once it is recorded: step (completed when it began), steps, events, allocations, steps_ns,
-    cost_ns (of the training's time, beside what each allocation takes longer), allocated_bytes and reserved_bytes of
-    all devices at its end.
+    Addresses and sizes count 512 bytes, addresses from `base_address`. A segment is (address, size, stream, small,
+    expandable, private, pieces): as in a RecordedHeap, and how many of `pieces` are its own, which follow in the order
+    of addresses and fill it. A piece is (size, kind, blocks, name): of live blocks the kind is an index into
+    `categories`, else FREE_PIECE or PENDING_PIECE; `blocks` of one category that lie side by side may be one piece;
+    the name is an index into `names`, -1 where it is not known. Where there are too many, those of several categories
+    become one too, of the category that has most of it (`mixed_blocks`), and small segments are left out (`others`).
     """
 
-    state: str
-    text: str = ""
-    figures: dict[str, int] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()  # what was left out
+    time_ns: int
+    step: int
+    phase: str
+    device: str
+    allocated_bytes: int
+    base_address: int = 0
+    segments: tuple[tuple[int, ...], ...] = ()
+    pieces: tuple[tuple[int, ...], ...] = ()
+    categories: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
+    mixed_blocks: int = 0
+    others_count: int = 0
+    others_bytes: int = 0
+    notice: str = ""  # why there are no segments
+    cost_ns: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class HistoryPart:
-    """A part of an allocator history: what torch's `_snapshot` holds, without its repetition, in order.
-
-    A row is a dict: the number of its shape, which is its keys, and their values; of "frames" a number of a stack, -1
-    for an empty one, and of "blocks" nothing: a segment's blocks are the rows behind it. A stack is numbers of frames.
-    Shapes, frames and stacks are numbered from 0 through all parts; each is in the first part that needs it.
-    """
-
-    name: str  # of what its rows are: "segments", "trace", or "rest": one row, all else
-    device: int = -1  # of a trace
-    shapes: tuple[tuple[str, ...], ...] = ()
-    frames: tuple[tuple[Any, ...], ...] = ()
-    stacks: tuple[tuple[int, ...], ...] = ()
-    rows: tuple[Any, ...] = ()
+#: Kinds of pieces that nothing is allocated in: free ones, and those that another stream may still use.
+FREE_PIECE, PENDING_PIECE = -1, -2
 
 
 @dataclass(frozen=True)
@@ -442,7 +445,8 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping".
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "segments", "unload" or
+    "ping".
 
     "history" asks for the allocator's history of the next `steps`, with call stacks whatever they cost where `stacks`.
     """
@@ -477,6 +481,7 @@ MESSAGES = {
     "tensors": Tensors,
     "history_news": HistoryNews,
     "history_part": HistoryPart,
+    "segments": Segments,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,

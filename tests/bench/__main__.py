@@ -30,6 +30,7 @@ NAMES = (
     "forecasts",
     "shapes",
     "allocator",
+    "fits",
     "injections",
     "frameworks",
     "convolutions",

@@ -18,7 +18,7 @@ from memtui.agent.history_parts import HistoryParts
 from memtui.sources.history_taker import HistoryTaker
 from memtui.sources.snapshot_file import SnapshotFile, free_name
 from memtui.wire import codec
-from memtui.wire.frames import HistoryPart
+from memtui.wire.histories import HistoryPart
 from tests.support import snapshots as made
 
 

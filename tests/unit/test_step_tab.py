@@ -21,7 +21,8 @@ from memtui.tui.plot.steppicture import phase_strip
 from memtui.tui.plot.stepwindow import StepWindow
 from memtui.tui.widgets.step import step_layout
 from memtui.wire import codec
-from memtui.wire.frames import CATEGORIES, PHASES, Event, HistoryNews, Mark, RecordedStep
+from memtui.wire.frames import CATEGORIES, PHASES, Event, Mark, RecordedStep
+from memtui.wire.histories import HistoryNews
 from tests.support.made_up import BEGUN_NS, SECOND, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
 from tests.support.recorded import GIB, MIB, Recorder, by_hand, gpt
 from tests.support.screens import drive, settle, text

@@ -21,7 +21,8 @@ from memtui.sources.history_client import History, HistoryRefused, ask_history
 from memtui.sources.monitor import Monitor
 from memtui.sources.snapshot_file import SnapshotFile
 from memtui.wire import paths
-from memtui.wire.frames import Frame, HistoryNews
+from memtui.wire.frames import Frame
+from memtui.wire.histories import HistoryNews
 from tests.support import programs, virtual_gpu
 from tests.support.supervised import runtime_folder
 from tests.support.targets import attached, target, unload

@@ -57,6 +57,17 @@ KEYS_OF = {
         ("?", "help", 1),
         ("q", "quit", 0),
     ),
+    "segments": (
+        ("f", "fits?", 2),
+        ("b", "batch?", 4),
+        ("↑ ↓", "segment", 5),
+        ("s", "order", 6),
+        ("r", "read again", 8),
+        ("[ ]", "device", 3),
+        ("p", "pause", 7),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
     "tensors": (
         ("p", "pause", 3),
         ("s", "sort", 4),
@@ -117,7 +128,7 @@ class Keys(Lines):
         else:
             keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
-            keys = [entry for entry in keys if entry[0] not in ("p", "d")]
+            keys = [entry for entry in keys if entry[0] not in ("p", "d", "r")]
         if not self.failed:
             keys = [entry for entry in keys if entry[0] != "o"]
         if self.paused:
