@@ -241,7 +241,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
     which = attach.add_mutually_exclusive_group()
     which.add_argument(
-        "--pid", type=process_id, metavar="PID", help="the process; memtui ps lists those that can be watched"
+        "--pid", type=a_pid, metavar="PID", help="the process; memtui ps lists those that can be watched"
     )
     which.add_argument(
         "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
@@ -266,9 +266,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
     demo.add_argument(
-        "--virtual-gpu",
-        metavar="SIZE",
-        help="train on a virtual GPU of this memory, 24GiB: no GPU needed, no real numbers",
+        "--virtual-gpu", metavar="SIZE", help="train on a virtual GPU of this memory, 24GiB: no GPU, no real numbers"
     )
     _exact_peaks(demo)
     _max_shape(demo)
@@ -297,9 +295,7 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
         "each, what the figures show, and what helps against that cause. Where the printed figures cannot tell, it "
         "says what would. Without a FILE it reads standard input. The status is 1 where there is no such message.",
     )
-    explain.add_argument(
-        "file", metavar="FILE", nargs="?", type=file_name, help="a log or a saved message; - for a pipe"
-    )
+    explain.add_argument("file", metavar="FILE", nargs="?", type=a_file, help="a log or a saved message; - for a pipe")
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
 
 
@@ -311,7 +307,7 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
         "torch.cuda.memory._dump_snapshot has written (also gzipped): the peak, what was live then and where it was "
         "allocated. Snapshots are checked before they are read, and nothing in them is run.",
     )
-    opening.add_argument("file", metavar="FILE", type=file_name)
+    opening.add_argument("file", metavar="FILE", type=a_file)
     _max_shape(opening)
     opening.add_argument(
         "--fits",
@@ -331,8 +327,8 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form = snapshots.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as JSON")
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
-    form.add_argument("--stacks", metavar="OUT", type=file_name, help="write folded stacks, for flame graph tools")
-    form.add_argument("--html", metavar="OUT", type=file_name, help="write torch's own web view; needs torch")
+    form.add_argument("--stacks", metavar="OUT", type=a_file, help="write folded stacks, for flame graph tools")
+    form.add_argument("--html", metavar="OUT", type=a_file, help="write torch's own web view; needs torch")
 
 
 def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -344,13 +340,13 @@ def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
         "against allocated, PyTorch against the driver, what was never exercised, forecast against actual, and what to "
         "do. What the log does not tell is said to be unknown, with what would tell it.",
     )
-    report.add_argument("file", metavar="FILE", type=file_name, help="a log")
+    report.add_argument("file", metavar="FILE", type=a_file, help="a log")
     form = report.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="as Markdown")
     form.add_argument("--json", action="store_true", help="as JSON")
     report.add_argument("--device", type=_device, metavar="D", help="this device alone: cuda:0, host")
     report.add_argument(
-        "-o", dest="out", type=file_name, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
+        "-o", dest="out", type=a_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
     )
 
 
@@ -367,12 +363,10 @@ def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
         "on to the first other word, or to --.",
     )
     plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
-    plan.add_argument("--gpus", type=whole_number, default=1, metavar="N", help="how many of them the program sees")
+    plan.add_argument("--gpus", type=a_count, default=1, metavar="N", help="how many of them the program sees")
     plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
     plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
-    plan.add_argument(
-        "--steps", type=whole_number, metavar="N", help="so many; without it, until no peak rises any more"
-    )
+    plan.add_argument("--steps", type=a_count, metavar="N", help="so many; without it, until no peak rises any more")
     plan.add_argument(
         "--fit", action="append", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256"
     )
@@ -412,12 +406,10 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--headless", action="store_true", help="a line a second instead of the app; the default without a terminal"
     )
     parser.add_argument(
-        "--frames", type=whole_number, metavar="N", help="with --headless: leave after N lines; the program goes on"
+        "--frames", type=a_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument(
-            "--log", type=file_name, metavar="FILE", help="write every frame to FILE, a line of JSON each"
-        )
+        parser.add_argument("--log", type=a_file, metavar="FILE", help="write every frame to FILE, a line of JSON each")
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(
@@ -439,7 +431,7 @@ def _rate(text: str) -> float:
     return number
 
 
-def whole_number(text: str) -> int:
+def a_count(text: str) -> int:
     """An option's value, 1 or more."""
     number = _number(text)
     if number < 1 or not number.is_integer():
@@ -454,14 +446,14 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
-def process_id(text: str) -> int:
+def a_pid(text: str) -> int:
     """An option's value."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no process id; memtui ps lists those that can be watched")
     return int(text)
 
 
-def file_name(text: str) -> str:
+def a_file(text: str) -> str:
     """An option's value, which is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("name a file")

@@ -22,7 +22,7 @@ from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH
 from memtui.tui.plot.coursewindow import CourseWindow
 from memtui.tui.widgets.course import ANSWER_LINES, READING, Course
 from memtui.tui.widgets.flame import FlameView
-from memtui.tui.widgets.keys import Keys
+from memtui.tui.widgets.keys import SNAPSHOT_KEYS_OF, Keys
 from memtui.tui.widgets.lines import Lines
 from memtui.tui.widgets.small import Small
 from memtui.tui.widgets.snapshotrows import Rows, Segments, rows_of
@@ -133,6 +133,7 @@ class SnapshotScreen(Screen[None], inherit_bindings=False):
         self.table = SnapshotTable(look, id="table")
         self.flame = FlameView(look, id="flame")
         self.keys = Keys(look, id="keys")
+        self.keys.keys_of = SNAPSHOT_KEYS_OF
         self.small = Small(look, id="small")
 
     def compose(self) -> ComposeResult:

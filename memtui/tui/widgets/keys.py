@@ -28,7 +28,7 @@ KEYS = (
     ("q", "quit", 0),
 )
 
-#: Of an opened snapshot's tabs.
+#: Of an opened snapshot.
 _SNAPSHOT = (
     ("← →", "time", 2),
     ("+ -", "zoom", 3),
@@ -42,10 +42,14 @@ _SNAPSHOT = (
 )
 _FLAME = (("↑ ↓ ← →", "box", 2), (", .", "time", 4), *(each for each in _SNAPSHOT if each[1] != "time"))
 
-#: Of tabs that have keys of their own.
-KEYS_OF = {
+#: Of an opened snapshot's tabs.
+SNAPSHOT_KEYS_OF = {
     **dict.fromkeys(("live", "categories", "largest", "segments", "difference"), _SNAPSHOT),
     "flame": _FLAME,
+}
+
+#: Of tabs that have keys of their own.
+KEYS_OF = {
     "step": (
         ("d", "record", 2),
         ("b", "group", 3),
@@ -93,6 +97,7 @@ class Keys(Lines):
 
     def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
+        self.keys_of = KEYS_OF
         self.tabs: tuple[tuple[str, str], ...] = ()  # (key, name)
         self.active = ""
         self.paused = False
@@ -126,7 +131,7 @@ class Keys(Lines):
             if start > line.width:
                 line.pad(start).add(HINT, roles.DIM)
         else:
-            keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
+            keys = [entry for entry in self.keys_of.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
             keys = [entry for entry in keys if entry[0] not in ("p", "d", "r")]
         if not self.failed:
