@@ -143,10 +143,10 @@ def test_the_file_is_torchs_own(tmp_path: pathlib.Path, kind: str, steps: int, s
     assert len(opened.device.trace) == figures["events"]
     allocations = [event for event in opened.device.trace if event["action"] == "alloc"]
     assert len(allocations) == figures["allocations"]
-    # The batches of this program grow, and so does the peak in each step; events tell what was asked for.
+    # The batches of this program grow, and so does the peak in each step. Events tell what was asked for; a block that
+    # is not worth splitting is up to 1 MiB larger.
     if kind == "gpt":
-        at_peak = opened.at(opened.course.peak)
-        assert abs(said["peak"] - at_peak.allocated_bytes) < 512 * len(at_peak.live)
+        assert opened.course.peak_bytes == pytest.approx(said["peak"], rel=0.01)
     lines = {frame["filename"].rpartition("/")[2] for event in allocations for frame in event["frames"]}
     assert {"recorded.py", "gpt.py" if kind == "gpt" else "module.py"} <= lines
 
