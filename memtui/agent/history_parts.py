@@ -10,7 +10,7 @@ from ..wire import codec
 from ..wire.histories import HistoryPart
 
 #: Rows of a message, and of what is done in one go.
-_ROWS, _SLICE = 512, 256
+_ROWS, _SLICE = 256, 128
 
 
 class HistoryParts:

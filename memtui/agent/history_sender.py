@@ -13,8 +13,8 @@ from .history_parts import HistoryParts
 from .history_recorder import HistoryRecorder, Taken
 from .server import Server
 
-#: Of each tick so much processor time is given to it: 2 % of it.
-_WORK_NS = 2_000_000
+#: Of each tick so much processor time is given to it: 1 % of it.
+_WORK_NS = 1_000_000
 #: Between two pieces of work the training gets the interpreter, should it wait for it.
 _BREATH_SECONDS = 0.0005
 

@@ -146,7 +146,7 @@ def test_the_file_is_torchs_own(tmp_path: pathlib.Path, kind: str, steps: int, s
     # The batches of this program grow, and so does the peak in each step. Events tell what was asked for; a block that
     # is not worth splitting is up to 1 MiB larger.
     if kind == "gpt":
-        assert opened.course.peak_bytes == pytest.approx(said["peak"], rel=0.01)
+        assert abs(opened.course.peak_bytes - said["peak"]) < 2 << 20
     lines = {frame["filename"].rpartition("/")[2] for event in allocations for frame in event["frames"]}
     assert {"recorded.py", "gpt.py" if kind == "gpt" else "module.py"} <= lines
 
