@@ -37,8 +37,11 @@ def say(**others: Any) -> None:
     print(json.dumps({"torch": torch.__version__, **figures, **others}))
 
 
-def tracked(make: Callable[[], tuple[nn.Module, torch.optim.Optimizer, Callable[[], Any]]], steps: int = 2) -> None:
-    """Prints the peak that torch's own MemTracker predicts, from fake tensors, for `steps` training steps."""
+def tracked(make: Callable[[], tuple[Any, Any, Callable[[], Any]]], steps: int = 2) -> None:
+    """Prints the peak that torch's own MemTracker predicts, from fake tensors, for `steps` steps.
+
+    `make` gives the module, or all that there are; the optimizer or None; and a step.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
@@ -47,11 +50,13 @@ def tracked(make: Callable[[], tuple[nn.Module, torch.optim.Optimizer, Callable[
     with FakeTensorMode():
         model, optimizer, step = make()
         tracker = MemTracker()
-        tracker.track_external(model, optimizer)
+        models = model if isinstance(model, list) else [model]
+        tracker.track_external(*models, *([] if optimizer is None else [optimizer]))
         with tracker:
             for place in range(steps):
                 step()
                 if not place:
                     tracker.reset_mod_stats()
-        peak = max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+        snapshot = tracker.get_tracker_snapshot("peak")
+    peak = max(kinds["Total"] for device, kinds in snapshot.items() if device.type == "cuda")
     print(json.dumps({"torch": torch.__version__, "tracker_peak": peak}))

@@ -7,10 +7,11 @@ leaves it on the device. torchvision's networks are by their description, with t
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
-from figures import on_device, say
+from figures import on_device, say, tracked
 from torch import nn
 from torch.nn import functional
 
@@ -86,35 +87,58 @@ def summarise(model: nn.Module) -> None:
     model.train()
 
 
+def trained(model: nn.Module) -> Any:
+    """The model, its optimizer, and a step; what a step made lives until the next one makes it anew."""
+    given, wanted = torch.zeros(BATCH, 3, PIXELS, PIXELS), torch.zeros(BATCH, CLASSES)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    state: dict[str, torch.Tensor] = {}
+
+    def step() -> None:
+        state["images"], state["targets"] = given, wanted  # the ones before are gone when these come to the device
+        state["images"] = given.to("cuda")
+        state["targets"] = wanted.to("cuda")
+        optimizer.zero_grad()
+        state["scores"] = model(state["images"])
+        state["loss"] = functional.cross_entropy(state["scores"], state["targets"])
+        state["loss"].backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
 def train(model: nn.Module) -> int:
     """The peak of allocated bytes."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    given, wanted = torch.zeros(BATCH, 3, PIXELS, PIXELS), torch.zeros(BATCH, CLASSES)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    _, _, step = trained(model)
     for _ in range(STEPS):
-        images, targets = given, wanted  # the step's before are gone when these come to the device
-        images = images.to("cuda")
-        targets = targets.to("cuda")
-        optimizer.zero_grad()
-        scores = model(images)
-        loss = functional.cross_entropy(scores, targets)
-        loss.backward()
-        optimizer.step()
+        step()
     return torch.cuda.max_memory_allocated()
 
 
+def after_others() -> Any:
+    """ResNet-50 and the networks before it, which have been trained; its optimizer, and a step."""
+    before = [on_device(network) for network in (cnn, vgg16)]
+    for model in before:
+        trained(model)[2]()
+    last, optimizer, step = trained(on_device(resnet50))
+    return [last, *before], optimizer, step
+
+
 def main() -> None:
-    """Each one's peak, and what is left after it."""
+    """Each one's peak; or has ResNet-50 tracked, with what those before it left."""
+    if "--tracker" in sys.argv:
+        tracked(after_others)
+        return
     kept: list[Any] = []
     peaks = {}
-    for make in (cnn, vgg16, resnet50):
-        model = on_device(make)
+    for network in (cnn, vgg16, resnet50):
+        model = on_device(network)
         kept.append(model)
-        if make is not cnn:  # which trains before it is summarised
+        if network is not cnn:  # which trains before it is summarised
             summarise(model)
-        peaks[make.__name__] = train(model)
-        if make is cnn:
+        peaks[network.__name__] = train(model)
+        if network is cnn:
             summarise(model)
     say(**peaks)
 
