@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import nn
 
 _faked = False
+_begin_pass: Optional[Callable[[], None]] = None
 
 
 def on_device(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32) -> Any:
@@ -19,6 +20,12 @@ def on_device(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32)
         model = make()
     torch.set_default_dtype(torch.float32)
     return model if _faked else model.to_empty(device="cuda")
+
+
+def begin_pass() -> None:
+    """Said before each of several passes of a step: MemTracker follows one at a time, and asks to be told."""
+    if _begin_pass is not None:
+        _begin_pass()
 
 
 def say(**others: Any) -> None:
@@ -45,13 +52,14 @@ def tracked(make: Callable[[], tuple[Any, Any, Callable[[], Any]]], steps: int =
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    global _faked
+    global _faked, _begin_pass
     _faked = True
     with FakeTensorMode():
         model, optimizer, step = make()
         tracker = MemTracker()
         models = model if isinstance(model, list) else [model]
         tracker.track_external(*models, *([] if optimizer is None else [optimizer]))
+        _begin_pass = tracker.reset_mod_stats
         with tracker:
             for place in range(steps):
                 step()
