@@ -26,9 +26,11 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "open", "demo", "plan", "estimate", "explain")
+_COMMANDS = ("run", "attach", "ps", "open", "report", "demo", "plan", "estimate", "explain")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
+#: How the file of `run --report` ends: what else follows it is the program.
+REPORT_NAMES = (".md", ".json", ".txt")
 _DEVICE = re.compile(r"host|[a-z]+:\d+")
 
 
@@ -62,7 +64,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         return _dispatch(options)
     except CommandError as error:
-        print(f"memtui: {error}", file=sys.stderr)
+        from memtui.analysis.text import clean
+
+        # It may name a file, or what stands in one.
+        print("\n".join(map(clean, f"memtui: {error}".splitlines())), file=sys.stderr)
         return error.status
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -137,7 +142,9 @@ def _own_words(words: list[str], place: int, with_values: frozenset[str]) -> int
         word = words[place]
         if word in ("-m", "--") or not word.startswith("-") or word == "-":
             break
-        place += 2 if word in with_values else 1
+        following = words[place + 1] if place + 1 < len(words) else ""
+        valued = word in with_values or (word == "--report" and following.endswith(REPORT_NAMES))
+        place += 2 if valued else 1
     return place
 
 
@@ -175,6 +182,10 @@ def _foretell(options: argparse.Namespace) -> int:
         from memtui.commands.explain import run_explain
 
         return run_explain(options)
+    if options.command == "report":
+        from memtui.commands.report import run_report
+
+        return run_report(options)
     from memtui.commands.estimate import run_estimate
 
     return run_estimate(options)
@@ -205,6 +216,15 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     )
     _exact_peaks(run)
     _max_shape(run)
+    run.add_argument(
+        "--report",
+        nargs="?",
+        const="",
+        type=_report_file,
+        metavar="OUT",
+        help="at its end print what memtui report says of it, on standard error, or write it to OUT.md, OUT.json or "
+        "OUT.txt",
+    )
     _watching(run)
     attach = commands.add_parser(
         "attach",
@@ -230,6 +250,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
     _open(commands)
+    _report(commands)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
@@ -279,6 +300,13 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     opening.add_argument("file", metavar="FILE", type=_file)
     _max_shape(opening)
+    opening.add_argument(
+        "--fits",
+        type=_bytes,
+        metavar="BYTES",
+        help="say whether a request of so many bytes (1.5GiB, 96KiB) would have fitted into the last segments in the "
+        "log; they are in it from when somebody looked at the app's tab 6",
+    )
     _watching(opening, log=False)
     snapshots = opening.add_argument_group("memory snapshots")
     snapshots.add_argument(
@@ -292,6 +320,25 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
     form.add_argument("--stacks", metavar="OUT", type=_file, help="write folded stacks, for flame graph tools")
     form.add_argument("--html", metavar="OUT", type=_file, help="write torch's own web view; needs torch")
+
+
+def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
+    report = commands.add_parser(
+        "report",
+        help="one page about a training's memory, from its log",
+        description="Answers from a log that --log has written: the model, what was in memory after its creation and "
+        "after the first forward, backward and optimizer step, the peak of a step and what it is made of, reserved "
+        "against allocated, PyTorch against the driver, what was never exercised, forecast against actual, and what to "
+        "do. What the log does not tell is said to be unknown, with what would tell it.",
+    )
+    report.add_argument("file", metavar="FILE", type=_file, help="a log")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="as Markdown")
+    form.add_argument("--json", action="store_true", help="as JSON")
+    report.add_argument("--device", type=_device, metavar="D", help="this device alone: cuda:0, host")
+    report.add_argument(
+        "-o", dest="out", type=_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
+    )
 
 
 def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -401,6 +448,12 @@ def _file(text: str) -> str:
     return text
 
 
+def _report_file(text: str) -> str:
+    if text and not text.endswith(REPORT_NAMES):  # "" without a name, which argparse gives here too
+        raise argparse.ArgumentTypeError(f"{text!r}: name a file that ends in {', '.join(REPORT_NAMES)}")
+    return text
+
+
 def _shape(text: str) -> object:
     from memtui.analysis.shapes.asked import asked_shape
 
@@ -408,6 +461,18 @@ def _shape(text: str) -> object:
         return asked_shape(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    from memtui.analysis.units import parse_size
+
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not size:
+        raise argparse.ArgumentTypeError("0 bytes always fit")
+    return size
 
 
 def _device(text: str) -> str:

@@ -20,8 +20,10 @@ from memtui.tui.picture import save
 from memtui.virtual_gpu import environment, profile_of
 from tests.support import programs
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "memtui" / "examples"
-#: name, example and its arguments, memory, seconds to run before, pictures: (suffix, columns, rows, theme, keys)
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAMS = (ROOT / "memtui" / "examples", programs.PROGRAMS)
+#: name, example or test's program with its arguments, memory, seconds to run before, pictures: (suffix, columns, rows,
+#: theme, keys)
 SESSIONS = (
     (
         "gpt",
@@ -59,6 +61,26 @@ SESSIONS = (
         46.0,
         (("120x40-dark", 120, 40, "dark", ()),),
     ),
+    (  # batches of many lengths
+        "segments",
+        ("ragged.py", "0.5", "600"),
+        "16GiB",
+        40.0,
+        (
+            ("120x40", 120, 40, "dark", ("6", "f", *"1.5GiB", "enter")),
+            ("80x24", 80, 24, "dark", ("6", "f", *"1.5GiB", "enter")),
+        ),
+    ),
+    (
+        "out-of-memory",
+        ("compacting.py", "--pace", "0.6"),
+        "16GiB",
+        30.0,
+        (
+            ("120x40", 120, 40, "dark", ("o",)),
+            ("80x24", 80, 24, "dark", ("o",)),
+        ),
+    ),
 )
 
 
@@ -80,13 +102,15 @@ def take(folder: pathlib.Path, index: int) -> None:
         os.environ["MEMTUI_RUNTIME_DIR"] = runtime
         base = environment(profile_of(memory=memory, context="300MiB"), base=programs.plain_environment())
         env = programs.with_agent(base, pathlib.Path(runtime))
+        env["PYTHONPATH"] += f":{ROOT}"  # the test programs train memtui's example models
         use_driver_of(env)
-        script = str(EXAMPLES / arguments[0])
+        script = next(str(place / arguments[0]) for place in PROGRAMS if (place / arguments[0]).exists())
         with programs.started(script, *arguments[1:], environment=env, stdout=subprocess.DEVNULL) as process:
             time.sleep(seconds)
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"{name}-{suffix}.svg"
-                after = 12.0 if "5" in keys else 0.0  # tensors are told when a step may be looked at for them
+                # Tensors and segments are told when a step may be looked at for them.
+                after = 12.0 if {"5", "6"} & set(keys) else 0.0
                 monitor = Monitor(process.pid, analyst=Analyst())
                 save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)

@@ -13,21 +13,23 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
-from . import VERSION, tensors
+from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
+from . import VERSION
 from .activity import Activity
+from .answers import REQUESTS, messages
 from .callbacks import at_exit, at_out_of_memory, in_children
+from .failures import Failures
 from .framing import Framing
 from .history import History
+from .kept import KeptFile
 from .observer import Observer
 from .process import number_in, text_of, working_folder
 from .readings import Reading
-from .recorded import peak_bytes, recorded_steps, without_sites
+from .recorded import peak_bytes, recorded_steps, with_forward, without_sites
 from .recording import Recording
 from .retries import Retries
 from .sample import Sample
 from .server import Server
-from .stack import own_pass
 
 if TYPE_CHECKING:
     from .dormant import Sentry
@@ -63,7 +65,7 @@ class Agent:
         self._history = History()
         self._events: list[bytes] = []
         self._recorded: list[bytes] = []
-        self._sequence = 0
+        self._sequence, self._latest = 0, b""  # of frames, and the newest one
         self._started_ns = time.monotonic_ns()
         self._model_sent: Any = None
         self._devices_sent: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ class Agent:
         self._framing = Framing()
         self._activity = Activity()
         self._bye: Optional[Bye] = None
+        self._failures, self._kept_file = Failures(self.observer), KeptFile()
 
     def install(self, sentry: Sentry) -> None:
         """Takes over from the sentry; no thread and no socket before `start`."""
@@ -116,19 +119,10 @@ class Agent:
 
     def out_of_memory(self, index: int, asked: int, device_total: int, device_free: int) -> None:
         """Notes an allocation that torch has given up; called by torch, where nothing may raise."""
-        observer = self.observer
-        device = f"cuda:{index}"
-        figures = {"asked_bytes": asked, "device_total_bytes": device_total, "device_free_bytes": device_free}
-        for counters in observer.readings.devices:
-            if counters.device == device:
-                read = counters.read()
-                figures.update({name: size for name, size in read.items() if size is not None})
-        phase, step = observer.notes.latest()
-        phase = self._activity.now(threading.get_ident()) or phase or own_pass()
-        event = Event("oom", time.monotonic_ns(), step, phase, device, figures)
+        event = self._failures.note(index, asked, device_total, device_free, self._activity)
         self._retries.failed(event)
-        observer.events.append(event)
-        self._wake()
+        self.observer.events.append(event)
+        self._failures.wait(self._thread, self._wake)
 
     def _wake(self) -> None:
         if self._server is not None:
@@ -191,7 +185,7 @@ class Agent:
         refreshed = 0
         while not self._stop.is_set():
             now = time.monotonic_ns()
-            if now < due:
+            if now < due and not self._failures.urgent:
                 server.poll(due - now)
                 continue
             if now - refreshed > (_REFRESH_NS if self.observer.readings.settled else PERIOD_NS):
@@ -201,10 +195,13 @@ class Agent:
                 if not self.heard.is_set():
                     self.heard.set()
                 self._announce(server)
-            self._tick(server, now, now - due)
+            self._tick(server, now, max(0, now - due))
             if self.observer.rehearsal.wanted:
                 self.observer.rehearsal.attend(server.viewer_pids, now, self.observer.events)
             server.flush()
+            self._failures.told()
+            if now < due:
+                continue
             self.observer.rest(PERIOD_NS)
             due += PERIOD_NS
             if due < now:
@@ -213,6 +210,7 @@ class Agent:
         if self._bye is not None:
             self._tick(server, time.monotonic_ns(), 0)  # the last figures, and what happened since the last tick
             server.broadcast(codec.encode(self._bye), frame=False)
+            self._kept_file.end(codec.encode(self._bye))
             server.flush()
             self._drain(server)
 
@@ -263,10 +261,10 @@ class Agent:
         self._tell(server)
 
     def _list(self, server: Server, now: int) -> None:
-        """Tells the tensors that were noted on the training's thread."""
+        """Tells what was asked for and noted on the training's thread."""
         begun, census = time.thread_time_ns(), self.observer.census
         while census.taken:
-            for message in tensors.messages(census.taken.popleft()):
+            for message in messages(census.taken.popleft()):
                 server.broadcast(codec.encode(message), frame=False)
         census.spend(time.thread_time_ns() - begun, now)
 
@@ -307,7 +305,7 @@ class Agent:
         figures["agent_cpu_ns"] = time.thread_time_ns()
         figures["lost_frames"] = 0  # what each viewer lost is put in for it
         frame = made(Frame, figures)
-        message = codec.encode_frame(frame)
+        message = self._latest = codec.encode_frame(frame)
         height = max((_height(device) for device in frame.devices), default=0)
         self._history.append(frame.time_ns, height, message)
         server.broadcast(message, frame=True)
@@ -345,6 +343,8 @@ class Agent:
             self._tell_recorded(server, observer.recorder.done.popleft())
         graph = observer.graph.collect()
         if graph is not None:
+            forward, observer.recorder.forward = observer.recorder.forward, None
+            graph = with_forward(graph, forward, self._torch_folder(), _let_others_run)
             self._keep(server, codec.encode(graph))
         if observer.error is not None:
             now = time.monotonic_ns()
@@ -354,18 +354,22 @@ class Agent:
         if model is not None and model is not self._model_sent:
             self._model_sent = model
             server.broadcast(codec.encode(model), frame=False)
+        failed = []
         while observer.events:
-            message = codec.encode(observer.events.popleft())
+            event = observer.events.popleft()
+            message = codec.encode(event)
             self._events.append(message)
             del self._events[:-512]
             server.broadcast(message, frame=False)
+            failed += [message] if event.failure is not None else []
+        if failed and not server.viewers:
+            self._kept_file.keep(lambda: self._greeting(True), [*failed, self._latest])
 
     def _tell_recorded(self, server: Server, recording: Recording) -> None:
         """Makes the messages of a recorded step, and keeps them for viewers that come later."""
-        folder = os.path.dirname(os.path.abspath(str(self.torch.__file__)))
         events = self.observer.events
         try:
-            steps = recorded_steps(recording, folder, _let_others_run)
+            steps = recorded_steps(recording, self._torch_folder(), _let_others_run)
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a history like no known torch's
             text = f"this torch's history could not be read: {type(error).__name__}: {error}"
             events.append(Event("record_refused", time.monotonic_ns(), recording.step, "between", text=text))
@@ -383,6 +387,9 @@ class Agent:
             self._keep(server, message)
             figures = {"events": len(step.event_us), "cost_ns": step.cost_ns, "peak_bytes": peak_bytes(step)}
             events.append(Event("recorded", time.monotonic_ns(), step.step, "between", step.device, figures))
+
+    def _torch_folder(self) -> str:
+        return os.path.dirname(os.path.abspath(str(self.torch.__file__)))
 
     def _keep(self, server: Server, message: bytes) -> None:
         self._recorded.append(message)
@@ -414,7 +421,7 @@ class Agent:
         )
 
     def _notices(self) -> tuple[str, ...]:
-        late = "the agent came while the program ran: steps are counted from there" if self.late else ""
+        late = CAME_LATE if self.late else ""
         notices = list(filter(None, [late, self.observer.readings.exact_notice()]))
         if not self.observer.inventory.alone:
             notices.append("several threads run backward passes: gradients may not be read, and are not told apart")
@@ -448,8 +455,8 @@ class Agent:
             self.stop()
         elif name == "record":
             self.observer.record()
-        elif name == "tensors":
-            self.observer.census.ask(time.monotonic_ns())
+        elif name in REQUESTS:
+            self.observer.census.ask(time.monotonic_ns(), name)
 
     # -- the process's own turns ------------------------------------------------
 

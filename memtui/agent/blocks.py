@@ -36,7 +36,7 @@ class Blocks:
             if states and "address" in states[0]:
                 break
             _number(segment)  # torch 2.2 and older
-        for segment in filter(_is_private, segments):
+        for segment in filter(is_private, segments):
             self.private.update(
                 (block["address"], block["size"]) for block in segment["blocks"] if block["state"] == _LIVE
             )
@@ -91,6 +91,12 @@ class Blocks:
         }
         return {address: size for address, size in found.items() if size}
 
+    @property
+    def segments(self) -> Optional[list[dict[str, Any]]]:
+        """As torch told them; None once they are counted or forgotten."""
+        found = self._segments
+        return None if self._counts is not None or self._forgotten else found
+
     def forget(self) -> None:
         """They need not be counted any more, and are let go of."""
         if self._counts is None:
@@ -109,7 +115,8 @@ class Blocks:
         return made(BlockSummary, {"age_ns": age_ns, **self._counts})
 
 
-def _is_private(segment: dict[str, Any]) -> bool:
+def is_private(segment: dict[str, Any]) -> bool:
+    """Whether a segment belongs to the pool of a CUDA graph or a MemPool."""
     pool = segment.get("segment_pool_id")
     return pool is not None and bool(pool[0] or pool[1])
 
@@ -142,7 +149,7 @@ def _count(segments: list[dict[str, Any]]) -> dict[str, int]:
         counts["active_pending_free_bytes"] += pending
         counts["num_segments"] += 1
         counts["num_blocks"] += len(segment["blocks"])
-        if _is_private(segment):
+        if is_private(segment):
             counts["private_pool_idle_bytes"] += free
             continue
         counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
@@ -164,6 +171,7 @@ class BlockReader:
         self._torch = torch
         self._call: Any = None
         self._unreadable = False
+        self.settings: dict[str, Any] = {}  # torch's own, as of when they were read
         self.requested: Counter[int] = Counter()  # how many blocks are looked for by their requested bytes
 
     def _choose(self) -> Any:
@@ -187,18 +195,29 @@ class BlockReader:
             self._unreadable = True  # cudaMallocAsync has no history, and no blocks
             return False
 
-    def read(self) -> dict[str, Blocks] | None:
-        """Blocks by device; None where they cannot be had or reading them would leave a trace."""
-        if self._unreadable or self.recording():
+    def read(self, *, own: bool = False) -> dict[str, Blocks] | None:
+        """Blocks by device; None where they cannot be had or reading them would leave a trace in the program's history.
+
+        `own`: a history that is switched on is the agent's.
+        """
+        if self._unreadable or (not own and self.recording()):
             return None
         snapshot = self.snapshot()
-        return None if snapshot is None else _by_device(snapshot["segments"], self.requested)
+        if snapshot is None:
+            return None
+        self.settings = snapshot.get("allocator_settings") or {}
+        return _by_device(snapshot["segments"], self.requested)
 
     def snapshot(self) -> dict[str, Any] | None:
         """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
         if self._call is None and not self._unreadable:
             self._call = self._choose()
         return self._call() if self._call is not None else None
+
+
+def device_blocks(segments: list[dict[str, Any]], device: str) -> Blocks:
+    """The blocks of one device in a snapshot's segments."""
+    return Blocks([segment for segment in segments if f"cuda:{segment['device']}" == device])
 
 
 def _by_device(segments: list[dict[str, Any]], requested: Counter[int]) -> dict[str, Blocks]:

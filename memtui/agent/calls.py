@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dis
-import sys
 import time
 import weakref
 from typing import Any, Optional
@@ -80,12 +79,3 @@ def _spans(modules: list[Any]) -> tuple[Optional[Span], ...]:
 def _span(code: Any) -> Span:
     last = max((line for _, line in dis.findlinestarts(code) if line is not None), default=code.co_firstlineno)
     return code.co_filename, code.co_name, code.co_firstlineno, last
-
-
-def compiles() -> bool:
-    """Whether torch.compile is used here: what it compiled is bound to the very dictionaries of the modules."""
-    compiler = sys.modules.get("torch._dynamo.eval_frame")
-    if compiler is None:
-        return False
-    backends = getattr(compiler, "cached_backends", None)  # None among them is that of what is never compiled
-    return backends is None or any(backend is not None for backend in list(backends.values()))

@@ -63,6 +63,19 @@ class Births:
         """Bytes and category of each block that nobody owned at the last look, by address."""
         return {address: (size, name) for name, held in self._born.items() for address, size in held.items()}
 
+    @property
+    def undecided_bytes(self) -> int:
+        """Of what was born in the backward pass or optimizer step under way, at the last look."""
+        return sum(self._born.get(_UNDECIDED, {}).values())
+
+    def category_of(self, address: int, size_bytes: int) -> str:
+        """Of a live block, at the last look; "" where it is not known."""
+        owner = self._holdings.owner(address, size_bytes)
+        if owner is not None:
+            return owner[len(TAGGED) :] if owner.startswith(TAGGED) else owner
+        found = next((category for category, held in self._born.items() if held.get(address) == size_bytes), "")
+        return "" if found in (_UNDECIDED, "unattributed") else found
+
     def classify(
         self, blocks: Blocks, addresses: Optional[Addresses], phase: str, *, certain: bool, step_ended: bool
     ) -> dict[str, int]:

@@ -53,6 +53,13 @@ class Holdings:
         blocks.split(owned, rest)
         return totals, rest
 
+    def owner(self, address: int, size_bytes: int) -> Optional[str]:
+        """The category of a block, as of the last walk; None where there was another one of another size."""
+        if self._gradients.get(address) == size_bytes:
+            return "gradients"
+        found = self._by_category.items()
+        return next((category for category, held in found if held.get(address) == size_bytes), None)
+
     def _look_up(self, blocks: Blocks, addresses: Addresses) -> None:
         self._by_category, self._within = _owned(blocks.live, [*addresses.below, *addresses.above])
         self._totals = {category: sum(held.values()) for category, held in self._by_category.items()}

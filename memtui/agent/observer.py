@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event
-from .calls import compiles
 from .census import Census
 from .errors import is_own
 from .graph import FirstGraph
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from .exact import ExactPeaks, Taken
 
 _now, _ident = time.monotonic_ns, _thread.get_ident
+_gone = type(None)  # called like a weak reference
 
 
 class Observer:
@@ -61,7 +61,7 @@ class Observer:
 
     def _begin(self) -> None:
         now = time.monotonic_ns()
-        lock = threading.Lock()  # held while devices and blocks are read, by either thread
+        self.lock = lock = threading.Lock()  # held while devices and blocks are read, by either thread
         self.phases = Phases(now)
         self.readings = Readings(self.torch, lock, now, self._exact)
         self.notes = Notes(self._noted, self.phases, self.inventory.steps, self.readings, self.nap)
@@ -274,9 +274,9 @@ class Observer:
         inventory, phases = self.inventory, self.phases
         backward = self._settle()
         if kind == "backward_start":
+            self.recorder.end_forward(phases)
             self.graph.read(phases.step, now, self.looks.workspaces)
-            if not phases.forward_seen and not compiles():
-                inventory.roots.descend()
+            inventory.roots.at_backward(forward_seen=phases.forward_seen)
         if self.notes.at_start and not self._sampling:
             # Evaluation is rare, and what it allocates comes at once: it is read from its beginning.
             aside = kind == "evaluation_start" and phases.trains and now >= self._aside_ns
@@ -304,6 +304,8 @@ class Observer:
             self.census.at_boundary(kind if kind == "step" else phases.begun_by, phases, now, ended, looks)
         if finished:
             self._plan(at_end=True)
+        elif kind == "forward_start":
+            self.recorder.begin_forward(phases)
 
     def _take(self) -> Optional[Taken]:
         """The peaks since they were last taken, where that was asked for. Raises nothing of the agent's own."""
@@ -479,10 +481,6 @@ class Observer:
                 self.phases.follow_another()
             self._thread = current
         return True
-
-
-def _gone() -> None:
-    return None
 
 
 #: What torch calls on the program's thread, and what that calls before anything of it is kept from being traced.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Optional
 
-from ..wire.frames import CATEGORIES, Mark, RecordedStep
+from ..wire.frames import CATEGORIES, BackwardGraph, Mark, RecordedStep
 from .communication import communicates
 from .heap import Heap, Rounding
 from .names import Owners
@@ -52,6 +52,20 @@ class _Block:
 def recorded_steps(recording: Recording, torch_folder: str, pause: Callable[[], None]) -> list[RecordedStep]:
     """One message a device that has been used. `pause` is called now and then."""
     return [_Device(recording, index, torch_folder, pause).message() for index in recording.devices]
+
+
+def with_forward(
+    graph: BackwardGraph, recording: Optional[Recording], torch_folder: str, pause: Callable[[], None]
+) -> BackwardGraph:
+    """The graph, with the forward that made it where that was recorded whole."""
+    if recording is None:
+        return graph
+    try:
+        steps = recorded_steps(recording, torch_folder, pause)
+    except (LookupError, TypeError, ValueError, AttributeError):  # a history like no known torch's
+        return graph
+    cost_ns = graph.cost_ns + recording.cost_ns
+    return replace(graph, forward=tuple(step for step in steps if step.heap is not None), cost_ns=cost_ns)
 
 
 def peak_bytes(step: RecordedStep) -> int:

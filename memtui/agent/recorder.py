@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 from ..wire.frames import Event
 from . import REHEARSAL
 from .blocks import BlockReader
-from .calls import Calls, compiles
+from .calls import Calls
 from .errors import is_own
 from .inventory import Inventory
 from .looks import Looks
@@ -18,12 +18,15 @@ from .names import Names, Owners
 from .phases import Phases
 from .readings import Readings
 from .recording import Boundary, Count, Recording
+from .untraced import compiles
 
 #: Entries of the history that are kept: three for each block that is made and freed.
 MAX_ENTRIES = 100_000
 #: A program that memtui itself has started is recorded once unasked, after so many steps and where a step allocates no
 #: more often than this: that step then takes some 0.1 s longer at most, and Python's collector may run within it.
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
+#: Its first forward is too, without call sites and only up to so many entries: they are read before its first backward.
+FORWARD_ENTRIES = 12_000
 #: Where the steps after it differ in size alone, so many more are recorded unasked; so many steps are watched for that,
 #: by one reading of the counters each, and so many lie between two recorded ones. None where one took longer than this.
 MORE_STEPS, WATCHED_STEPS, STEPS_BETWEEN, MOST_COST_NS = 2, 32, 3, 250_000_000
@@ -106,6 +109,9 @@ class Recorder:
         self._more = not tried_out
         self._variety: Optional[Variety] = None
         self._counted: Optional[Asked] = None
+        #: Whether the first forward is still to come, and to be recorded; and what was recorded of it.
+        self._before_first, self._in_first = self._automatic and not tried_out, False
+        self.forward: Optional[Recording] = None
 
     # -- when ------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class Recorder:
         """The next step is wanted; from the agent's thread."""
         if not self._devices():
             self._refuse(phases, "no CUDA device is in use: only torch's CUDA allocator keeps a history")
-        elif self.recording is None:
+        elif self.recording is None or self._in_first:
             self.wanted = True
 
     def waits(self, phases: Phases) -> bool:
@@ -193,17 +199,26 @@ class Recorder:
         return True
 
     def _begin(self, phases: Phases) -> str:
-        torch = self._torch
-        self._spoiled = ""
-        devices, notices = self._devices(), []
+        notices = []
         if compiles():
             notices.append("modules are not told apart where torch.compile is used")
         else:
             self._calls = Calls(self._inventory.roots.modules())
-        walked = self._owners()
+        refused = self._open(phases, self._owners())
+        if self.recording is not None:
+            self.recording.notices = notices
+            if self._calls is not None:
+                self.recording.submodules = self._calls.submodules
+        return refused
+
+    def _open(self, phases: Phases, walked: Optional[Owners] = None, *, bare: bool = False) -> str:
+        """The history is switched on; `bare`: without call sites. The reason where nothing can be recorded."""
+        torch, devices = self._torch, self._devices()
+        self._spoiled = ""
         wall_offset_ns = _wall_offset_ns()
+        context, most = (None, FORWARD_ENTRIES) if bare else ("alloc", MAX_ENTRIES)
         self._on = True
-        torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=MAX_ENTRIES)
+        torch.cuda.memory._record_memory_history("all", context=context, stacks="python", max_entries=most)
         before = self._reader.snapshot()
         if before is None:
             return "this torch's snapshots cannot be read"
@@ -219,18 +234,51 @@ class Recorder:
         self.recording = Recording(
             step=phases.step,
             wall_offset_ns=wall_offset_ns,
-            max_entries=MAX_ENTRIES,
+            max_entries=most,
             devices=devices,
             boundaries=[Boundary(now, phases.phase, self._counts(devices), walked)],
             before=before,
             workspaces=self._looks.workspaces(),
             buckets=frozenset(self._looks.buckets()),
             known={index: self._looks.known(f"cuda:{index}") for index in devices},
-            notices=notices,
         )
-        if self._calls is not None:
-            self.recording.submodules = self._calls.submodules
         return ""
+
+    def begin_forward(self, phases: Phases) -> None:
+        """A forward begins; the first one of a program that memtui has started is recorded, up to its backward."""
+        first, self._before_first = self._before_first, False
+        if not first or self.recording is not None or phases.step or phases.trains:
+            return
+        try:
+            self._in_first = not self._obstacle() and not self._open(phases, bare=True)
+        except BaseException as error:
+            self.abandon()
+            if not isinstance(error, _TROUBLE) or not is_own(error):
+                raise
+        self._looks.own_history = self._in_first
+        if not self._in_first:
+            self.abandon()
+
+    def end_forward(self, phases: Phases) -> None:
+        """A backward pass begins: `forward` has what came before the first one, without the owners of its blocks."""
+        recording = self.recording
+        self._before_first = False
+        if not self._in_first or recording is None:
+            return
+        self._in_first = False
+        try:
+            now = time.monotonic_ns()
+            recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices)))
+            if not self._spoiled:
+                begun = time.perf_counter_ns()
+                recording.after = self._torch.cuda.memory._snapshot()
+                recording.cost_ns += time.perf_counter_ns() - begun
+                self.forward = recording
+        except BaseException as error:
+            if not isinstance(error, _TROUBLE) or not is_own(error):
+                raise
+        finally:
+            self.abandon()
 
     def boundary(self, phases: Phases, at_ns: int, *, noted: bool = False) -> None:
         """A boundary of the recorded step; `noted` where it is already past, so that only its time is known."""
@@ -240,8 +288,9 @@ class Recorder:
         if at_ns > self._latest_ns:
             self._spoiled = self._spoiled or _NO_END
         if self._spoiled:
-            self.abandon()
-            self._refuse(phases, self._spoiled)
+            self._give_up(phases)
+            return
+        if self._in_first:
             return
         begun = time.perf_counter_ns()
         boundary = Boundary(at_ns, phases.phase)
@@ -255,6 +304,9 @@ class Recorder:
         """The recorded step has ended: the history is read, once, and switched off."""
         recording = self.recording
         if recording is None:
+            return
+        if self._in_first:
+            self.abandon()  # no backward came: it does not train like that
             return
         begun, now = time.perf_counter_ns(), time.monotonic_ns()
         try:
@@ -281,6 +333,13 @@ class Recorder:
         if self._calls is not None:
             self._calls.take_out()
         self._calls = self.recording = None
+        self._in_first = self._looks.own_history = False
+
+    def _give_up(self, phases: Phases) -> None:
+        asked = not self._in_first
+        self.abandon()
+        if asked:
+            self._refuse(phases, self._spoiled)
 
     def spoil(self, reason: str) -> None:
         """The history is switched off at once, from any thread; the training's next boundary does the rest."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .naps import Nap
+from .untraced import compiles
 
 #: So far down, and so many modules at once, are children watched in the place of roots that are not called themselves.
 _LEVELS, _WIDEST = 3, 64
@@ -97,9 +98,12 @@ class Roots:
             self.add(module)
         return len(new)
 
-    def descend(self) -> None:
-        """Watches children too, one level more each time: of roots that only hold what is called, as in Lightning."""
-        if len(self._in_place) >= _LEVELS:
+    def at_backward(self, *, forward_seen: bool) -> None:
+        """A backward pass begins, and whether a root was seen to be called before it; where not, children are watched.
+
+        One level more each time: of roots that only hold what is called, as in Lightning. Compiled ones call nothing.
+        """
+        if forward_seen or compiles() or len(self._in_place) >= _LEVELS:
             return
         above = [reference() for reference in self._in_place[-1]] if self._in_place else self.modules()
         tables = [module.__dict__.get("_modules") or {} for module in above if module is not None]

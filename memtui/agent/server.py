@@ -32,6 +32,8 @@ _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
 _send.restype = ctypes.c_ssize_t
 # For the same reason from the start, where the system can: each call more takes a busy program's lock once more.
 _NONBLOCKING = getattr(socket, "SOCK_NONBLOCK", 0)
+#: What is kept for a viewer that does not read; then it is let go of, and gets the history when it comes again.
+_PAST_BYTES = 32 << 20
 _AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -47,15 +49,21 @@ class _Viewer:
         self.greeted = False
         self.lost_frames = 0
         self._head = b""  # partly sent
-        self._past: deque[bytes] = deque()  # hello, history, events: never dropped, bounded by what the agent keeps
+        self._past: deque[bytes] = deque()  # hello, history, events: all of it, or the viewer goes
+        self._past_bytes = 0
         self._frames: deque[bytes] = deque()
 
     @property
     def waiting(self) -> bool:
         return bool(self._head or self._past or self._frames)
 
+    @property
+    def overfull(self) -> bool:
+        return self._past_bytes > _PAST_BYTES
+
     def put(self, message: bytes) -> None:
         self._past.append(message)
+        self._past_bytes += len(message)
 
     def put_frame(self, message: bytes) -> None:
         if len(self._frames) >= _QUEUE_FRAMES:
@@ -76,6 +84,8 @@ class _Viewer:
                 batch = bytearray()
                 while queue and len(batch) < 65_536:
                     batch += queue.popleft()
+                if queue is self._past:
+                    self._past_bytes -= len(batch)
                 self._head = bytes(batch)
             sent = _send(self.connection.fileno(), self._head, len(self._head), _AT_ONCE)
             if sent < 0:
@@ -241,8 +251,10 @@ class Server:
 
     def broadcast(self, message: bytes, *, frame: bool) -> None:
         """Queues a message for every viewer; `flush` sends."""
-        for viewer in self._viewers.values():
-            if viewer.greeted:
+        for viewer in list(self._viewers.values()):
+            if viewer.overfull:
+                self._drop(viewer)
+            elif viewer.greeted:
                 if frame:
                     viewer.put_frame(message)
                 else:

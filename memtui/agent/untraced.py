@@ -57,3 +57,12 @@ def tracing_test(torch: Any) -> Any:
     if version >= (2, 4):
         return torch.compiler.is_dynamo_compiling
     return torch.compiler.is_compiling if version >= (2, 3) else torch._utils.is_compiling
+
+
+def compiles() -> bool:
+    """Whether torch.compile is used here: what it compiled is bound to the very dictionaries of the modules."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is None:
+        return False
+    backends = getattr(compiler, "cached_backends", None)  # None among them is that of what is never compiled
+    return backends is None or any(backend is not None for backend in list(backends.values()))

@@ -12,8 +12,9 @@ from memtui.wire.frames import BackwardGraph, Model
 
 from .backward.course import Pass, run
 from .backward.graph import Graph
+from .backward.holes import Doing, of_later_steps, put_together
 from .backward.workspaces import Processor
-from .optimizers import first_state_bytes, temporary_bytes
+from .optimizers import first_doing, first_state_bytes, temporary_bytes
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,26 @@ def backward_to_come(session: Session, device: str, first: FirstStep) -> Optiona
         # them after its own beginning, which is where the peak is.
         missing = max(0, gradients - found.leaf_bytes)
         others = missing if found.whole else 0
-        begin, before = first.backward_bytes, first.forward_peak_bytes
+        begin, before = first.backward_bytes, _later_forward_bytes(first, found)
         return Coming(
-            max(begin + found.peak_bytes + others, before),
+            max(begin + found.peak_bytes + others, first.forward_peak_bytes),
             max(begin + found.settled_peak_bytes + others, before),
             begin + found.end_bytes + missing,
             found.computed_again or (missing > 0 and not found.whole),
-            max(begin + found.settled_peak_bytes, before) + gradients,
+            max(begin + found.adding_peak_bytes, before) + gradients,
         )
     end = first.base_bytes + gradients
     peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, first.forward_peak_bytes, end)
     return Coming(peak, peak, end, kept_peak_bytes=peak + gradients)
+
+
+def _later_forward_bytes(first: FirstStep, found: Pass) -> int:
+    """The peak of a later forward, where the last outputs keep their names until the new ones have come.
+
+    As in a loop. They are what the first forward left and its backward did not find kept for it.
+    """
+    held = (first.backward_bytes or 0) - (first.base_bytes or 0)
+    return first.forward_peak_bytes + max(0, held - sum(act.bytes_held for act in found.found))
 
 
 def _by_graph(session: Session, device: str, first: FirstStep) -> Optional[Pass]:
@@ -91,6 +101,36 @@ def _run(told: BackwardGraph, device: str, held_bytes: int, processor: Optional[
         return run(Graph(told, device), held_bytes, workspace_bytes, processor)
     except ValueError:  # an agent that tells it differently
         return None
+
+
+def slack_bytes(session: Session, device: str, first: FirstStep, *, gradients_stay: bool = False) -> int:
+    """By how much blocks exceed what was asked for at later peaks, beyond what they do before the first backward.
+
+    By the allocator's rules; 0 where the first forward was not recorded.
+    """
+    found = _by_graph(session, device, first)
+    if found is None or session.graph is None or session.model is None or session.hello is None:
+        return 0
+    known = session.model.optimizers
+    trained = found.leaves if len(known) == 1 else ()
+    optimizers = tuple(first_doing(session, optimizer, device, trained) for optimizer in known)
+    return _slack(session.graph, device, found, optimizers, gradients_stay, session.hello.torch)
+
+
+@functools.lru_cache(maxsize=32)
+def _slack(
+    told: BackwardGraph,
+    device: str,
+    backward: Pass,
+    optimizers: tuple[Doing, ...],
+    gradients_stay: bool,
+    torch: str,
+) -> int:
+    forward = next((each for each in told.forward if each.device == device), None)
+    if forward is None:
+        return 0
+    step = put_together(forward, backward, optimizers, gradients_stay=gradients_stay)
+    return 0 if step is None else of_later_steps(step, forward, torch)
 
 
 def after_forward(session: Session, device: str) -> Optional[Peaks]:
@@ -126,15 +166,21 @@ def _gradients(model: Model, device: str) -> int:
 
 def settled_bytes(session: Session, device: str, first: FirstStep) -> int:
     """The first forward's and backward's peak as it would be with the workspaces that the backward came to make."""
-    found = _by_graph(session, device, first)
-    return (first.peak_bytes or 0) + (0 if found is None else found.settled_peak_bytes - found.peak_bytes)
+    found, peak = _by_graph(session, device, first), first.peak_bytes or 0
+    if found is None:
+        return peak
+    return max(peak + found.settled_peak_bytes - found.peak_bytes, _later_forward_bytes(first, found))
 
 
 def kept_bytes(session: Session, device: str, first: FirstStep) -> Optional[int]:
     """The same of a pass that finds the gradients of the one before; None where the first step had such passes."""
     if session.model is None or first.passes > 1:
         return None
-    return settled_bytes(session, device, first) + _gradients(session.model, device)
+    found = _by_graph(session, device, first)
+    gradients, peak = _gradients(session.model, device), first.peak_bytes or 0
+    if found is None:
+        return peak + gradients
+    return max(peak + found.adding_peak_bytes - found.peak_bytes, _later_forward_bytes(first, found)) + gradients
 
 
 def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
@@ -150,8 +196,12 @@ def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:
         max(temporary_bytes(session, optimizer, device, first=first) for optimizer in optimizers)
         for first in (True, False)
     ]
+    kept = backward.kept_peak_bytes
+    if kept is not None and first_step is not None:
+        kept += state + slack_bytes(session, device, first_step, gradients_stay=True)
+    slack = 0 if first_step is None else slack_bytes(session, device, first_step)
     return Peaks(
         max(backward.peak_bytes, backward.end_bytes + state + temporaries[0]),
-        max(backward.later_peak_bytes, backward.end_bytes + temporaries[1]) + state,
-        None if backward.kept_peak_bytes is None else backward.kept_peak_bytes + state,
+        max(backward.later_peak_bytes, backward.end_bytes + temporaries[1]) + state + slack,
+        kept,
     )

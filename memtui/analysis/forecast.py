@@ -16,7 +16,7 @@ from memtui.wire.frames import Optimizer
 
 from . import units
 from .errors import Interval, Stage, interval_of
-from .firststep import backward_to_come, before_optimizer, kept_bytes, settled_bytes
+from .firststep import backward_to_come, before_optimizer, kept_bytes, settled_bytes, slack_bytes
 from .ladder import Ladder
 from .optimizers import missing_state_bytes, temporary_bytes
 from .phasepeaks import highest_besides
@@ -276,6 +276,10 @@ def _from_first_step(session: Session, device: str, first: FirstStep, seen: int,
             on_top = coming.later_peak_bytes + persistent
             at_optimizer = coming.end_bytes + persistent + state.temporaries_bytes
             whole, kept = not coming.computed_again, coming.kept_peak_bytes
+    if state.missing_bytes:  # else it is measured, and its blocks as they are
+        slack = slack_bytes(session, device, first)
+        on_top, at_optimizer = on_top + slack, at_optimizer + slack
+        kept = None if kept is None else kept + slack_bytes(session, device, first, gradients_stay=True)
     # Before the end of the first backward more may be to come.
     told = first.backward_ended or first.largest_activation_bytes is not None
     kind: Kind = "predicted" if told and whole and not state.unpredictable else "lower_bound"

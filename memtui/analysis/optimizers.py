@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from memtui.session.session import Session
 from memtui.wire.frames import Optimizer
 
+from .backward.graph import rounded
+from .backward.holes import Doing
 from .text import clean
 from .view import Kind, OptimizerState
 
@@ -85,6 +90,30 @@ def _state(optimizers: list[Optimizer], held: int, device: str, kind: Kind, *, t
 
 def _has_stepped(optimizer: Optimizer) -> bool:
     return optimizer.steps > 0 or bool(optimizer.state_bytes) or optimizer.name in _EAGER
+
+
+def first_doing(session: Session, optimizer: Optimizer, device: str, trained: Sequence[int]) -> Doing:
+    """What its first step makes and frees, in order: as it was tried, else the state alone, by the table.
+
+    `trained` are the bytes of all tensors that get a gradient, where it had stepped before it was described.
+    """
+    trial = session.trial(optimizer, device)
+    if trial is not None and trial.events:
+        return Doing(tuple(trial.sizes), tuple(trial.events))
+    factor, recipe = state_factor(optimizer), session.trials.recipe(optimizer)
+    if not factor or (trial is not None and trial.state_bytes is not None):
+        return Doing((), ())
+    if recipe is not None:
+        runs = [run for group in recipe.groups for run in group.parameters if run.device == device]
+        trained = [rounded(math.prod(run.shape) * _width(run.dtype)) for run in runs for _ in range(run.count)]
+    sizes = [size for size in trained for _ in range(factor)]
+    return Doing(tuple(sizes), tuple(range(len(sizes))))
+
+
+def _width(dtype: str) -> int:
+    """Bytes of an element, by the number in the name: bfloat16, float8_e4m3fn."""
+    found = re.search(r"\d+", dtype)
+    return max(1, int(found[0]) // 8) if found else 1
 
 
 def temporary_bytes(session: Session, optimizer: Optimizer, device: str, *, first: bool = False) -> int:

@@ -20,7 +20,7 @@ from .text import clean, phase_words
 from .view import Answer, Level, Verdict
 
 #: Between how much is left and what that is of: what grows does not fit for long.
-_TO_SPARE = " to spare: "
+TO_SPARE = " to spare: "
 
 
 class Fit(NamedTuple):
@@ -69,7 +69,7 @@ def _judge(
     level, _, text = fit(ladder, forecast, holes, policy)
     growing = _growing(session, device, forecast, leak, policy)
     if growing and level != "bad":
-        level, text = "warning", f"{growing} · {text.partition(_TO_SPARE)[2] or text}"
+        level, text = "warning", f"{growing} · {text.partition(TO_SPARE)[2] or text}"
     past = "" if level == "bad" else _past(session, device, level, now_ns, policy)
     return ("warning", f"{text} · {past}") if past else (level, text)
 
@@ -138,15 +138,15 @@ def fit(ladder: Ladder, forecast: Forecast, holes: Holes, policy: Policy) -> Fit
 def _margin(headroom: int, total: int, peak: str, forecast: Forecast, holes: Holes, policy: Policy) -> Fit:
     spare = f"{100 * headroom / total:.0f} %"
     if headroom < 0 or headroom < forecast.above_bytes:
-        return _short(headroom, f"{spare}{_TO_SPARE}{peak}", peak, forecast)
+        return _short(headroom, f"{spare}{TO_SPARE}{peak}", peak, forecast)
     if headroom < holes.pinned_bytes and holes.pinned_bytes > policy.holes_share * total:
         # The holes may be of no use to the request that makes the peak: then as much again is needed from the driver.
         return Fit("warning", "fits", f"fits only with {units.size(holes.pinned_bytes)} of pinned holes in use: {peak}")
     if headroom < policy.tight_share * total:
-        return Fit("warning", "fits", f"tight, {spare}{_TO_SPARE}{peak}")
+        return Fit("warning", "fits", f"tight, {spare}{TO_SPARE}{peak}")
     if forecast.kind == "lower_bound":
-        return Fit("unknown", "", f"fits so far, {spare}{_TO_SPARE}{peak}, {forecast.basis}")
-    return Fit("good", "fits", f"fits, {spare}{_TO_SPARE}{peak}")
+        return Fit("unknown", "", f"fits so far, {spare}{TO_SPARE}{peak}, {forecast.basis}")
+    return Fit("good", "fits", f"fits, {spare}{TO_SPARE}{peak}")
 
 
 def _short(headroom: int, to_spare: str, peak: str, forecast: Forecast) -> Fit:

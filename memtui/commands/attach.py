@@ -22,6 +22,7 @@ from .screen import check_terminal, show, wants_app
 
 # The rest of the viewer takes longer to import than an agent to get in, and is imported meanwhile.
 if TYPE_CHECKING:
+    from memtui.session.session import Session
     from memtui.sources.log_writer import LogWriter
     from memtui.sources.monitor import Monitor
     from memtui.sources.program_state import ProgramState
@@ -103,7 +104,7 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     )
     kind = show(monitor, options)
     if supervised and kind != "detach":
-        return _leave(pid, kind)
+        return _leave(pid, kind, monitor.session)
     if kind == "detach":
         tell_going_on(pid)
     return 0
@@ -123,12 +124,12 @@ def _pick(options: argparse.Namespace) -> Optional[int]:
     return pick(theme=options.theme)
 
 
-def _leave(pid: int, kind: str) -> int:
+def _leave(pid: int, kind: str, session: Session) -> int:
     """As `memtui run` leaves; 0 where another viewer has printed the output and taken the status already."""
     from .run import leave_app
 
     try:
-        return leave_app(pid, kind)
+        return leave_app(pid, kind, session)
     except CommandError:
         if find_socket("run", pid) is not None:
             raise
@@ -200,7 +201,13 @@ def check_process(pid: int) -> None:
     """Raises CommandError, with the way out, where `pid` is no living process."""
     status = read_status(f"/proc/{pid}") if pid > 0 else None
     if status is None:
-        raise CommandError(f"no such process: {pid}; memtui ps lists what can be watched")
+        from memtui.sources.kept import kept_log
+
+        kept = kept_log(pid, 0.0)
+        way_out = "memtui ps lists what can be watched"
+        if kept is not None:
+            way_out = f"one of that number ran out of memory: memtui open {kept} shows its last figures"
+        raise CommandError(f"no such process: {pid}; {way_out}")
     leader = int(status.get("Tgid", str(pid)))
     if leader != pid:
         raise CommandError(f"{pid} is a thread of process {leader}: memtui attach --pid {leader}")

@@ -10,10 +10,12 @@ from typing import Any, Optional
 
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
+from memtui.analysis.oom.story import Stories, Story
 from memtui.analysis.shapes.outlook import shape_lines
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
 
+from .exhausted import tell, tell_kept
 from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
@@ -45,6 +47,7 @@ async def print_lines(
     The first line comes after a second; `at_once` as soon as there are figures, should that be earlier.
     True where the process ended. Without a stream for the lines seconds are counted all the same.
     """
+    begun_s = time.time()
     await monitor.start()
     try:
         printed, trouble = 0, ""
@@ -54,6 +57,10 @@ async def print_lines(
         if at_once:
             await _first_figures(monitor, [*ends])
             due = time.monotonic() - _PERIOD_SECONDS
+        # Each is told as of when it came, and not of when there is a line to be printed.
+        stories = Stories()
+        new: list[Story] = []
+        monitor.on_change = lambda: new.extend(stories.update(monitor.session))
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
             due += _PERIOD_SECONDS
@@ -62,11 +69,15 @@ async def print_lines(
                 break
             lines.say(f"memtui: {_line(monitor, device)}")
             printed += 1
+            tell(new, lines)
             trouble = _tell_trouble(monitor, trouble, lines)
             shapes = _tell_shapes(monitor, device, shapes, lines)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
+        tell([*new, *stories.update(monitor.session)], lines)
+        if ended and not stories.all:
+            tell_kept(monitor.session.pid, begun_s, lines)
         if ended:
             _tell_shapes(monitor, device, shapes, lines)
             lines.say(f"memtui: {farewell(view_of(monitor, device))}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from memtui.cli import CommandError
 from memtui.snapshots.reading import looks_like_snapshot
@@ -55,6 +55,7 @@ def _open_log(options: argparse.Namespace) -> int:
 def _print(options: argparse.Namespace) -> int:
     from memtui.analysis.build import build_view
     from memtui.analysis.headline import farewell, headline
+    from memtui.analysis.oom.story import Stories, short_lines
     from memtui.analysis.shapes.outlook import shape_lines
     from memtui.sources.log_reader import LogReader
 
@@ -76,10 +77,13 @@ def _print(options: argparse.Namespace) -> int:
         device = options.device if options.device in names else session.default_device()
         say(headline(build_view(session, device, time_ns), (time_ns + reader.wall_offset_ns) / 1e9))
     else:
+        for story in Stories().update(reader.whole, reader.session_at):
+            for line in short_lines(story):
+                say(line)
         for forecast in _foretold(reader.whole, options):
             reader.whole.apply_shape(forecast)
         device = options.device or reader.whole.default_device()
-        for line in shape_lines(reader.whole.shapes(device)):
+        for line in (*shape_lines(reader.whole.shapes(device)), *_segment_lines(reader, device, options.fits)):
             say(line)
         whole = build_view(reader.whole, device, reader.end_ns)
         if whole.state == "ended":
@@ -87,6 +91,23 @@ def _print(options: argparse.Namespace) -> int:
     reader.close()
     print(end="", flush=True)
     return 0
+
+
+def _segment_lines(reader: LogReader, device: str, asked_bytes: Optional[int]) -> tuple[str, ...]:
+    """What the last segments in a log come to; raises CommandError where there are none and something is asked."""
+    from memtui.analysis.segments.summary import Space, limits_of
+    from memtui.analysis.segments.words import space_lines
+
+    told = reader.whole.segments(device)
+    if told is None or told.notice:
+        if asked_bytes is None:
+            return ()
+        reason = "they are in a log from when somebody looked at the app's tab 6" if told is None else told.notice
+        raise CommandError(f"this log holds no segments of {device}: {reason}")
+    try:
+        return space_lines(Space(told, limits_of(reader.whole, device, told.time_ns)), asked_bytes)
+    except ValueError as error:
+        raise CommandError(f"the segments in this log make no sense: {error}") from None
 
 
 def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForecast]:

@@ -11,14 +11,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn, Optional
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from memtui import __version__
 from memtui.analysis.analyst import Analyst
 from memtui.analysis.verdict import end_text
 from memtui.cli import CommandError
-from memtui.session.session import End
+from memtui.session.session import End, Session
 from memtui.sources.log_format import LogError
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.monitor import Monitor
@@ -29,6 +30,9 @@ from .ownline import OwnLines
 from .program import current_folder, resolve, with_agent
 from .screen import check_terminal, show, wants_app
 
+if TYPE_CHECKING:
+    from .reporting import Reporting
+
 _CLOSING_SECONDS = 3.0
 
 
@@ -36,9 +40,16 @@ def run(options: argparse.Namespace) -> int:
     """Starts the program and watches it; the exit status is the program's, 0 where it was left running."""
     argv, label = resolve(options.program)
     env = with_agent(exact_peaks=options.exact_peaks)
+    reporting = None if options.report is None else _reporting(options)
     if wants_app(options):
-        return run_in_app(argv, env, label, options)
-    return run_headless(argv, env, label, options)
+        return run_in_app(argv, env, label, options, reporting)
+    return run_headless(argv, env, label, options, reporting)
+
+
+def _reporting(options: argparse.Namespace) -> Reporting:
+    from .reporting import Reporting
+
+    return Reporting(options.report, options.device, Analyst(asked=options.max_shape))
 
 
 def open_log(options: argparse.Namespace) -> Optional[LogWriter]:
@@ -60,7 +71,13 @@ def launch_failed(error: LaunchFailed) -> CommandError:
 # In the app
 
 
-def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argparse.Namespace) -> int:
+def run_in_app(
+    argv: list[str],
+    env: dict[str, str],
+    label: str,
+    options: argparse.Namespace,
+    reporting: Optional[Reporting] = None,
+) -> int:
     """The program on a terminal of its own, the app on this one; its output is printed when the app is left."""
     from memtui.sources.program_launch import launch
 
@@ -71,15 +88,23 @@ def run_in_app(argv: list[str], env: dict[str, str], label: str, options: argpar
         start = launch(argv, env, current_folder(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
     except LaunchFailed as error:
         raise launch_failed(error) from None
-    monitor = Monitor(
-        start.pid, supervised=True, collect=False, log=log, label=label, analyst=Analyst(asked=options.max_shape)
-    )
+    analyst = reporting or Analyst(asked=options.max_shape)
+    monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label, analyst=analyst)
     kind = show(monitor, options)
-    return leave_app(start.pid, kind)
+    if reporting is None:
+        return leave_app(start.pid, kind, monitor.session)
+    return leave_app(start.pid, kind, monitor.session, lambda status: reporting.tell(monitor.session, status))
 
 
-def leave_app(pid: int, kind: str) -> int:
-    """Prints what the program wrote, as it would have been; its status, or 0 where it goes on."""
+def leave_app(
+    pid: int,
+    kind: str,
+    session: Optional[Session] = None,
+    last: Callable[[Optional[ExitStatus]], None] = lambda _status: None,
+) -> int:
+    """Prints what the program wrote, as it would have been, and why it ran out of memory if that ended it; its status,
+    or 0 where it goes on. `last` comes after.
+    """
     from memtui.sources.program_headless import leave_as
     from memtui.sources.program_replay import replay_to
 
@@ -94,9 +119,15 @@ def leave_app(pid: int, kind: str) -> int:
     status = printed.status or stopped
     if status is None:
         tell_going_on(pid)
+        last(None)
         return 0
     if kind != "stop":
+        if session is not None and status.shell_code:
+            from .exhausted import tell_last
+
+            tell_last(session, OwnLines(sys.stderr))
         tell_failure(status, printed.last_words)
+    last(status)
     return leave_as(status)
 
 
@@ -132,13 +163,19 @@ class _Detach(Exception):
     """Raised in the main thread when enough lines are out."""
 
 
-def run_headless(argv: list[str], env: dict[str, str], label: str, options: argparse.Namespace) -> int:
+def run_headless(
+    argv: list[str],
+    env: dict[str, str],
+    label: str,
+    options: argparse.Namespace,
+    reporting: Optional[Reporting] = None,
+) -> int:
     """The program with this process's own streams; memtui's lines go to standard error."""
     from memtui.sources.program_headless import leave_as
     from memtui.sources.program_headless import run as run_program
 
     log = open_log(options)
-    watcher = _Watcher(log, label, options)
+    watcher = _Watcher(log, label, options, reporting)
 
     def detach(number: int, frame: Optional[FrameType]) -> NoReturn:
         raise _Detach
@@ -148,6 +185,8 @@ def run_headless(argv: list[str], env: dict[str, str], label: str, options: argp
         status = run_program(argv, env, current_folder(), started=watcher.start)
     except _Detach:
         tell_going_on(watcher.pid, shared=True)
+        if reporting is not None:
+            reporting.tell(watcher.finish(), None, shared=True)
         return 0
     except LaunchFailed as error:
         raise launch_failed(error) from None
@@ -155,15 +194,21 @@ def run_headless(argv: list[str], env: dict[str, str], label: str, options: argp
         OwnLines(sys.stderr, shared=True).say(f"memtui: {error}")
         return 1
     finally:
-        watcher.finish()
+        session = watcher.finish()
+    if reporting is not None:
+        reporting.tell(session, status, shared=True)
     return leave_as(status)
 
 
 class _Watcher:
     """The monitor in a thread of its own, beside a main thread that is busy passing signals on."""
 
-    def __init__(self, log: Optional[LogWriter], label: str, options: argparse.Namespace) -> None:
+    def __init__(
+        self, log: Optional[LogWriter], label: str, options: argparse.Namespace, reporting: Optional[Reporting]
+    ) -> None:
         self.pid = 0
+        self._reporting = reporting
+        self._monitor: Optional[Monitor] = None
         self._log, self._label, self._options = log, label, options
         self._thread: Optional[threading.Thread] = None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -175,10 +220,12 @@ class _Watcher:
         self._thread = threading.Thread(target=self._run, name="memtui-lines", daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
-        """Waits a moment for the last line and the end of the log."""
+    def finish(self) -> Optional[Session]:
+        """Waits a moment for the last line and the end of the log; the session, unless it is still at work."""
         if self._thread is not None:
             self._thread.join(_CLOSING_SECONDS)
+        done = self._thread is not None and not self._thread.is_alive()
+        return self._monitor.session if done and self._monitor is not None else None
 
     def _run(self) -> None:
         asyncio.run(self._watch())
@@ -192,8 +239,9 @@ class _Watcher:
             collect=False,
             log=self._log,
             label=self._label,
-            analyst=Analyst(asked=self._options.max_shape),
+            analyst=self._reporting or Analyst(asked=self._options.max_shape),
         )
+        self._monitor = monitor
         lines = OwnLines(None if self._options.quiet else sys.stderr, shared=True)
         ended = await print_lines(monitor, lines, self._options.frames, self._options.device, asyncio.Event())
         if not ended:

@@ -95,7 +95,8 @@ class OptimizerTrial:
     """What an optimizer's first steps take on one device, by its own `step` on tensors without memory.
 
     Bytes are of blocks, each a multiple of 512. `first_bytes` and `later_bytes` are the most that the first and a later
-    step add to what there is when it begins; None where only the state could be told.
+    step add to what there is when it begins; None where only the state could be told. `events` is what the first step
+    does in its order: n makes a block of `sizes[n]` bytes, -n - 1 frees it.
     """
 
     time_ns: int
@@ -107,6 +108,8 @@ class OptimizerTrial:
     later_bytes: Optional[int] = None
     decided: bool = False  # values decide how much state there is: this is the most
     reason: str = ""  # why nothing could be told
+    sizes: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

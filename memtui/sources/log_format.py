@@ -3,11 +3,12 @@
 Every line has a `kind` and a `time_ns` of the monitored machine:
 
 - `log`, the first: `format` "memtui log", `version`, `written_by`.
-- `hello`, `model`, `event`, `recorded_step`, `tensors`, `bye`: what the agent said, as on the wire.
+- `hello`, `model`, `event`, `recorded_step`, `tensors`, `segments`, `bye`: what the agent said, as on the wire.
 - `frame`: `step` (how many are completed: the number of the one under way is one more), `phase`, and `devices`, an
   object by torch's device name. Of each device the allocator's counters (`allocated_bytes`, `reserved_bytes`, ...),
   `categories` that add up to `allocated_bytes` (with the age and the phase of their measurement), `blocks`, and
-  `device`: the driver's newest figures (`age_ns` before the frame).
+  `device`: the driver's newest figures (`age_ns` before the frame). In a file that an agent has kept itself `devices`
+  is a list, as on the wire.
 - `driver`, `host`: a reading of the driver, and of the process and the machine by the operating system.
 - `optimizer_trial`: what an optimizer's first steps will take, predicted before the first.
 - `steady_step`: what a recorded step comes to when it goes on like that, predicted.
@@ -80,6 +81,8 @@ def _device(frame: Frame, device: DeviceFrame, session: Session) -> Plain:
 
 def read_frame(line: Plain) -> Frame:
     """The frame of a line; raises LogError."""
+    if isinstance(line.get("devices"), list):
+        return _as_on_the_wire(line)
     devices = []
     for name, figures in _object(line.get("devices", {}), "devices").items():
         plain = dict(_object(figures, name), device=name)
@@ -94,7 +97,11 @@ def read_frame(line: Plain) -> Frame:
                 "largest_activation_bytes": plain.pop("largest_activation_bytes", None),
             }
         devices.append(plain)
-    frame = read_message({**line, "devices": devices})
+    return _as_on_the_wire({**line, "devices": devices})
+
+
+def _as_on_the_wire(line: Plain) -> Frame:
+    frame = read_message(line)
     assert isinstance(frame, Frame)
     return frame
 

@@ -6,8 +6,8 @@ import bisect
 import json
 import os
 import re
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Optional
 
 from memtui.session.session import Session
 
@@ -51,7 +51,8 @@ def open_log(path: str) -> BinaryIO:
     if head.get("version") != VERSION:
         file.close()
         raise LogError(
-            f"{path} was written by {head.get('written_by', 'another memtui')}: this one reads version {VERSION}"
+            f"{path} is a log of version {head.get('version')}, by {head.get('written_by', 'another memtui')}: "
+            f"this memtui reads version {VERSION}"
         )
     return file
 
@@ -64,9 +65,10 @@ def nothing_recorded(path: str) -> str:
 class LogReader:
     """A log by time. Reading it all takes some 50 µs a line; `session_at` some tens of milliseconds."""
 
-    def __init__(self, path: str) -> None:
-        """Opens and indexes `path`; raises LogError."""
+    def __init__(self, path: str, after_frame: Optional[Callable[[Session], None]] = None) -> None:
+        """Opens and indexes `path`, and calls `after_frame` with the session after each frame; raises LogError."""
         self._file = open_log(path)
+        self._after_frame = after_frame
         self.broken_lines = 0
         self._cut_off = False
         # Lines were written as they came; a history that an agent sent late is older than what was read meanwhile.
@@ -170,6 +172,9 @@ class LogReader:
             apply_line(session, plain)
         except (ValueError, LogError):
             self.broken_lines += session is self.whole
+            return
+        if self._after_frame is not None and session is self.whole and plain["kind"] == "frame":
+            self._after_frame(session)
 
 
 def apply_line(session: Session, plain: Any) -> None:
@@ -180,7 +185,7 @@ def apply_line(session: Session, plain: Any) -> None:
     if kind == "frame":
         frame = read_frame(plain)
         session.apply(frame, frame.time_ns)
-    elif kind in {"hello", "model", "event", "recorded_step", "backward_graph", "tensors", "bye"}:
+    elif kind in {"hello", "model", "event", "recorded_step", "backward_graph", "tensors", "segments", "bye"}:
         message = read_message(plain)
         session.apply(message, message.time_ns)
     elif kind == "driver":

@@ -115,7 +115,7 @@ class Monitor:
             self._log.close()
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is no agent to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is no agent to ask."""
         return self._agent is not None and self._agent.request(name)
 
     @property

@@ -116,8 +116,14 @@ def figures_of(answer: dict[str, Any]) -> dict[str, Any]:
     if refused:
         return {"reason": str(refused)}
     sizes = [_block(size) for size in answer["sizes"]]
+    made, events = sizes, answer["first"]
+    if not events:  # a fused step makes nothing but its state
+        made = [_block(size) for size in answer["state"]]
+        events = list(range(len(made)))
     return {
         "state_bytes": sum(map(_block, answer["state"])),
+        "sizes": tuple(made),
+        "events": tuple(events),
         "first_bytes": _highest(answer["first"], sizes),
         "later_bytes": _highest(answer["later"], sizes),
         "decided": bool(answer["decided"]),

@@ -64,6 +64,10 @@ class Replay:
         """Never: there is no agent in a recording."""
         return False
 
+    def session_at(self, time_ns: int) -> Session:
+        """The session as it was at `time_ns`, whatever is shown."""
+        return self.session if self._reader is None else self._reader.session_at(time_ns)
+
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the log."""
         if self._reader is None:

@@ -26,6 +26,7 @@ from .feed import BuildView, Feed
 from .look import choose, make, textual_theme
 from .palette import Colors
 from .screens.monitor import MonitorScreen
+from .widgets.segments import BATCH
 
 #: A program that was interrupted has so long to end before the next question.
 PATIENCE_S = 3.0
@@ -59,6 +60,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         Binding("g", "glossary", "glossary"),
         Binding("m", "meaning", "what it means"),
         Binding("w", "what_if", "what if"),
+        Binding("o", "out_of_memory", "out of memory"),
         Binding("question_mark,f1,h", "help", "help"),
     ]
 
@@ -215,7 +217,18 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         place = "" if view is None else view.place
         facts, reason = gather(self.feed.session, device, self.monitor.timeline.now_ns(), DEFAULT)
         title = " · ".join(part for part in ("what if", device, place) if part)
-        self.push_screen(WhatIfScreen(self.look, title, device, facts, reason))
+        self.push_screen(WhatIfScreen(self.look, title, device, facts, reason), self._after_what_if)
+
+    def _after_what_if(self, wanted: Optional[str]) -> None:
+        if wanted == "batch":
+            self.monitor.action_tab("segments")
+            self.monitor.segment_map.action_ask(BATCH)
+
+    def action_out_of_memory(self) -> None:
+        """Why an allocation failed, who held the memory, and what would have helped."""
+        from .screens.exhausted import ExhaustedScreen
+
+        self.push_screen(ExhaustedScreen(self.look, self.monitor.exhausted))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The command palette."""
@@ -224,6 +237,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         yield SystemCommand("Glossary", "all terms", self.action_glossary)
         yield SystemCommand("What it means", "the figures on the screen, in sentences", self.action_meaning)
         yield SystemCommand("What if", "a larger batch, another optimizer, ...: would it fit", self.action_what_if)
+        yield SystemCommand("Out of memory", "why an allocation failed, and what helps", self.action_out_of_memory)
         yield SystemCommand("Pause", "hold the screen still, or go on", self.monitor.action_pause)
         yield SystemCommand("Picture", "save the screen as an SVG file here", self.action_picture)
         for colors in palette.THEMES:

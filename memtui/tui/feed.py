@@ -72,7 +72,7 @@ class Feed(Protocol):
         """The monitored machine's monotonic clock; for a recording the instant that is shown."""
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is none to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is none to ask."""
 
     async def start(self) -> None:
         """Starts the sources."""
@@ -91,6 +91,9 @@ class Recording(Feed, Protocol):
     @property
     def end_ns(self) -> int:
         """The last instant."""
+
+    def session_at(self, time_ns: int) -> Session:
+        """The session as it was at `time_ns`, whatever is shown."""
 
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the recording."""

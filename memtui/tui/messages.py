@@ -39,18 +39,9 @@ class TabPointed(Message):
     name: str
 
 
-@dataclass
-class StepTurned(Message):
-    """The step tab is to show something else of its step."""
+class TabTurned(Message):
+    """A tab is to show its contents in another way."""
 
     def can_replace(self, message: Message) -> bool:
         """What is shown is drawn once however many keys were pressed."""
-        return isinstance(message, StepTurned)
-
-
-class TensorsTurned(Message):
-    """The tensors tab is to show its table in another way."""
-
-    def can_replace(self, message: Message) -> bool:
-        """What is shown is drawn once however many keys were pressed."""
-        return isinstance(message, TensorsTurned)
+        return isinstance(message, TabTurned)

@@ -32,15 +32,8 @@ CATEGORIES = (
 #: of whichever other phase is under way.
 PHASES = ("startup", "forward", "backward", "optimizer", "between", "evaluation", "checkpoint", "compilation")
 
-#: Boundaries at which a frame is made on the training's thread.
-BOUNDARIES = (
-    "forward_start",
-    "evaluation_start",
-    "backward_start",
-    "backward_end",
-    "optimizer_start",
-    "optimizer_end",
-)
+#: A notice of an agent that was not there from the program's beginning: what it calls step 1 is none.
+CAME_LATE = "the agent came while the program ran: steps are counted from there"
 
 
 @dataclass(frozen=True)
@@ -173,6 +166,48 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """A segment that cannot go back to the driver, and the largest of the live blocks that keep it."""
+
+    address: int
+    segment_bytes: int
+    free_bytes: int
+    largest_free_bytes: int
+    num_live: int
+    block_address: int
+    block_bytes: int
+    category: str  # "" where it is not known
+
+
+@dataclass(frozen=True)
+class LiveSite:
+    """A call site, "file:line function" of the program's innermost frames, and what it allocated that is live."""
+
+    text: str  # a line each, the innermost first
+    size_bytes: int
+    num_blocks: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the allocator held at a request that it gave up, read before the exception unwound.
+
+    `undecided_bytes` were born in the phase under way and are state, gradients or temporaries: which is not told in
+    mid-phase; they are part of what is unattributed.
+    """
+
+    blocks: Optional[BlockSummary] = None  # None where they could not be read, or the program records a history
+    classification: Optional[Classification] = None  # of that instant, by the owners of the last look
+    undecided_bytes: int = 0
+    pinned: tuple[Pinned, ...] = ()  # those with the most free bytes
+    sites: tuple[LiveSite, ...] = ()  # of what was allocated while the agent recorded a step, the largest first
+    site: str = ""  # "file:line function" of the program's innermost frame, where the thread runs Python
+    settings: str = ""  # what the allocator was told in the environment
+    expandable: Optional[bool] = None
+    cost_ns: int = 0
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened once: oom, alloc_retry, new_peak, optimizer_state_appeared, discovery, agent_error...
 
@@ -186,6 +221,7 @@ class Event:
     device: Optional[str] = None
     figures: dict[str, int] = field(default_factory=dict)
     text: str = ""
+    failure: Optional[Failure] = None  # of an oom
 
 
 @dataclass(frozen=True)
@@ -309,7 +345,9 @@ class BackwardGraph:
     autograd's sequence number, -1 for a leaf; how many outputs its forward had; indices into `shapes`; the nodes that
     get the gradients of its inputs, as indices into `nodes` and the number of that node's output, -1 and -1 where none
     is wanted. The first `roots` nodes are those of the tensors that it begins with. A shape is (device, bytes of an
-    element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between.
+    element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between. `forward` is
+    what was allocated and freed on each device since the step's forward began, without owners and call sites; empty
+    where that was not recorded.
     """
 
     time_ns: int
@@ -322,6 +360,7 @@ class BackwardGraph:
     nodes: tuple[tuple[int, ...], ...]
     workspace_bytes: int = 0  # of cuBLAS, for each thread; 0 where that is not known
     cost_ns: int = 0
+    forward: tuple[RecordedStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -352,6 +391,40 @@ class Tensors:
     cost_ns: int = 0
 
 
+@dataclass(frozen=True, eq=False)  # told apart by which it is, as a graph
+class Segments:
+    """What one device's allocator holds, by address, at one instant.
+
+    Addresses and sizes count 512 bytes, addresses from `base_address`. A segment is (address, size, stream, small,
+    expandable, private, pieces): as in a RecordedHeap, and how many of `pieces` are its own, which follow in the order
+    of addresses and fill it. A piece is (size, kind, blocks, name): of live blocks the kind is an index into
+    `categories`, else FREE_PIECE or PENDING_PIECE; `blocks` of one category that lie side by side may be one piece;
+    the name is an index into `names`, -1 where it is not known. Where there are too many, those of several categories
+    become one too, of the category that has most of it (`mixed_blocks`), and small segments are left out (`others`).
+    """
+
+    time_ns: int
+    step: int
+    phase: str
+    device: str
+    allocated_bytes: int
+    base_address: int = 0
+    segments: tuple[tuple[int, ...], ...] = ()
+    pieces: tuple[tuple[int, ...], ...] = ()
+    categories: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
+    mixed_blocks: int = 0
+    others_count: int = 0
+    others_bytes: int = 0
+    notice: str = ""  # why there are no segments
+    cost_ns: int = 0
+
+
+#: Kinds of pieces that nothing is allocated in: free ones, and those that another stream may still use.
+FREE_PIECE, PENDING_PIECE = -1, -2
+
+
 @dataclass(frozen=True)
 class Bye:
     """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
@@ -370,7 +443,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping"."""
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "segments", "unload" or
+    "ping".
+    """
 
     name: str
     protocol: int = PROTOCOL
@@ -398,6 +473,7 @@ MESSAGES = {
     "recorded_step": RecordedStep,
     "backward_graph": BackwardGraph,
     "tensors": Tensors,
+    "segments": Segments,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,

@@ -47,6 +47,25 @@ def runtime_folder() -> pathlib.Path:
     raise PathError(f"no private folder for sockets ({'; '.join(reasons)}); set MEMTUI_RUNTIME_DIR to a folder you own")
 
 
+def kept_folders() -> list[pathlib.Path]:
+    """Folders for what is to be there when its process and its login are gone, the preferred one first."""
+    if os.environ.get("MEMTUI_RUNTIME_DIR"):
+        return runtime_folders()
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return [*([pathlib.Path(state, "memtui")] if os.path.isabs(state) else []), *runtime_folders()]
+
+
+def kept_folder() -> pathlib.Path:
+    """The first of those that is or can be made private to this user; raises PathError."""
+    reasons = []
+    for folder in kept_folders():
+        try:
+            return _private(folder)
+        except (OSError, PathError) as error:
+            reasons.append(f"{folder}: {getattr(error, 'strerror', None) or error}")
+    raise PathError(f"no private folder for files ({'; '.join(reasons)})")
+
+
 def _private(folder: pathlib.Path) -> pathlib.Path:
     try:
         info = os.lstat(folder)

@@ -29,6 +29,7 @@ NAMES = (
     "forecasts",
     "shapes",
     "allocator",
+    "fits",
     "injections",
     "frameworks",
     "convolutions",

@@ -35,6 +35,8 @@ _MIB = 1 << 20
 _RECORDED, _EARLY = (0.1, 5.0), (0.2, 6.0)
 #: Its batches differ in length, which no single step can tell: it counts for no bar.
 _UNTOLD = frozenset(("GPT, any length",))
+#: Their forwards run inside the optimizer's step: there is no moment after the first and before that.
+_INSIDE = frozenset(("MLP, L-BFGS",))
 #: Kinds that are also run with other settings of the allocator.
 _SETTINGS = {
     "expandable_segments:True": ("GPT, AdamW foreach", "four tasks, any order", "ResNet, AMP"),
@@ -185,6 +187,8 @@ def _bars(own: Errors) -> Iterator[Line]:
     for what in (FORWARD, OPTIMIZER, ALLOCATED, RESERVED):
         yield from _bar(what, own.found.get(what, []), _EARLY if what in (FORWARD, OPTIMIZER) else _RECORDED)
         without = own.missing.get(what, [])
+        if what in (FORWARD, OPTIMIZER):
+            without = [name for name in without if name not in _INSIDE]
         if without:
             yield Line(f"{what}, not told", "; ".join(without), "none", False)
     both = [*own.found.get(ALLOCATED, []), *own.found.get(RESERVED, [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,8 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     second = '{"kind":"host","time_ns":20,"alive":true,"rss_bytes":1048576}\n'
     (tmp_path / "short.log").write_text('{"kind":"log","time_ns":10,"format":"memtui log","version":1}\n' + second)
     (tmp_path / "empty.log").write_text("")
+    (tmp_path / "newer.log").write_text('{"format":"memtui log","version":7,"written_by":"memtui \\u001b[31m9.1.0"}\n')
+    (tmp_path / "steps.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": []}, 4))
     (tmp_path / "begun.log").write_text('{"kind":"log","time_ns":10,"format":"memtui log","version":1}\n{"kind":"ho')
     return tmp_path
 
@@ -61,7 +64,19 @@ def memtui(env: dict[str, str], folder: pathlib.Path, *words: str, **more: Any) 
         ("open pipe", "save the log first"),
         ("open empty.log", "is not a memtui log"),
         ("open begun.log", "holds no figures"),
+        ("open newer.log", "newer.log is a log of version 7, by memtui 9.1.0: this memtui reads version 1"),
         ("open --device cuda:3 short.log", "cuda:3 is not in this log: --device host"),
+        ("report", "the following arguments are required: FILE"),
+        ("report no.log", "cannot read no.log: No such file or directory"),
+        ("report empty.log", "empty.log is empty: memtui run --log FILE train.py writes a log"),
+        ("report begun.log", "holds no figures"),
+        ("report newer.log", "newer.log is a log of version 7, by memtui 9.1.0: this memtui reads version 1"),
+        ("report train.py", "train.py is not a memtui log"),
+        ("report steps.pickle", "steps.pickle is a memory snapshot: memtui open steps.pickle"),
+        ("report short.log", "short.log has no figures of PyTorch: the program used none"),
+        ("report pipe", "save the log first"),
+        ("run --report no/out.md train.py", "cannot write no/out.md: No such file or directory"),
+        ("run --report=out train.py", "'out': name a file that ends in .md, .json, .txt"),
     ],
 )
 def test_one_line(line: str, said: str, env: dict[str, str], folder: pathlib.Path) -> None:
@@ -73,6 +88,7 @@ def test_one_line(line: str, said: str, env: dict[str, str], folder: pathlib.Pat
     assert done.stdout == b""
     assert done.stderr.startswith(b"memtui: ")
     assert done.stderr.count(b"\n") == 1, done.stderr
+    assert b"\x1b" not in done.stderr
     assert said in done.stderr.decode()
     assert (folder / "train.py").read_text().startswith("import")
 

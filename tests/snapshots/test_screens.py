@@ -41,6 +41,15 @@ def ended() -> MadeUpFeed:
     return feed
 
 
+def failed() -> MadeUpFeed:
+    """An allocation fails, and a later one for more than there is."""
+    feed = MadeUpFeed()
+    feed.fail(40 * GIB)
+    feed.advance(30)
+    feed.fail(100 * GIB)
+    return feed
+
+
 def starting() -> MadeUpFeed:
     return MadeUpFeed(seconds=0)
 
@@ -58,6 +67,12 @@ def recording() -> MadeUpRecording:
 def recorded_tensors() -> MadeUpRecording:
     feed = MadeUpRecording()
     feed.session.apply(feed.training.tensors(feed.clock_ns - 7_000_000_000), feed.clock_ns)
+    return feed
+
+
+def recorded_segments() -> MadeUpRecording:
+    feed = MadeUpRecording()
+    feed.session.apply(feed.training.segments(feed.clock_ns - 7_000_000_000), feed.clock_ns)
     return feed
 
 
@@ -85,6 +100,13 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "tensors-ascii-120x30": (training, (120, 30), ("5", "pagedown"), True),
     "tensors-filtered-100x30": (training, (100, 30), ("5", "s", "c", "slash", *"h.11.", "enter"), False),
     "tensors-replay-80x24": (recorded_tensors, (80, 24), ("5",), False),
+    "segments-80x24": (training, (80, 24), ("6",), False),
+    "segments-120x40": (training, (120, 40), ("6", "f", *"1.5GiB", "enter"), False),
+    "segments-200x50": (training, (200, 50), ("6", "s", "down", "down", "down"), False),
+    "segments-ascii-80x24": (training, (80, 24), ("6", "f", *"64GiB", "enter"), True),
+    "segments-batch-100x30": (recorded_step, (100, 30), ("6", "b", *"x2", "enter"), False),
+    "segments-asking-80x24": (training, (80, 24), ("6", "f", *"6q1"), False),
+    "segments-replay-80x24": (recorded_segments, (80, 24), ("6",), False),
     "quit-80x24": (supervised, (80, 24), ("q",), False),
     "help-100x40": (training, (100, 40), ("question_mark",), False),
     "meaning-80x24": (training, (80, 24), ("m",), False),
@@ -95,6 +117,12 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "what-if-full-100x30": (small_device, (100, 30), ("w", "down", "plus", "plus"), False),
     "what-if-ascii-80x24": (training, (80, 24), ("w", "down", "down"), True),
     "what-if-none-80x24": (starting, (80, 24), ("w",), False),
+    "out-of-memory-80x24": (failed, (80, 24), ("o", "left"), False),
+    "out-of-memory-120x40": (failed, (120, 40), ("o", "left"), False),
+    "out-of-memory-200x50": (failed, (200, 50), ("o", "left"), False),
+    "out-of-memory-ascii-80x24": (failed, (80, 24), ("o",), True),
+    "out-of-memory-none-80x24": (training, (80, 24), ("o",), False),
+    "out-of-memory-said-120x40": (failed, (120, 40), (), False),
     "glossary-120x50": (training, (120, 50), ("g",), False),
 }
 

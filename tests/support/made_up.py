@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Callable, Optional
 
 from memtui.session.readings import DeviceReading, DriverReading, HostReading, OtherProcess
 from memtui.session.session import Session
 from memtui.wire.frames import (
+    FREE_PIECE,
     BlockSummary,
     Bye,
     Classification,
     Device,
     DeviceFrame,
     Event,
+    Failure,
     Frame,
     Hello,
+    LiveSite,
     Model,
     Optimizer,
+    Pinned,
+    Segments,
     Tensor,
     Tensors,
 )
@@ -203,6 +209,46 @@ class Training:
         shown = sum(row.size_bytes for row in rows)
         return Tensors(time_ns, step, phase, device, allocated, tuple(rows), 1_234, allocated - shown, 900_000)
 
+    def segments(self, time_ns: int, device: str = "cuda:0") -> Segments:
+        """What the allocator holds at an instant: blocks of each category in segments, some of which have holes."""
+        step, phase, _, _, _ = self.place(time_ns)
+        figures = self.figures(time_ns)
+        drawn, segments, pieces, names = random.Random(1), [], [], []
+        categories = tuple(name for name, size in figures.items() if size)
+        address, left, pinned = 0, self.reserved(), self.total * 19 // 800 >> 9
+        for kind, category in enumerate(categories):
+            blocks = max(1, min(48, figures[category] // (64 * MIB)))
+            for block in range(blocks):
+                size = figures[category] // blocks >> 9
+                hole = min(pinned, drawn.choice((0, 0, size // 20, size // 5, size))) if kind else 0
+                whole = -(-(size + hole) // 4096) * 4096
+                pinned = max(0, pinned - (whole - size))
+                if category == "optimizer_state":
+                    names.append(f"transformer.h.{block}.mlp.c_fc.weight exp_avg")
+                name = len(names) - 1 if category == "optimizer_state" else -1
+                own = [(size, kind, 1, name), (whole - size, FREE_PIECE, 0, -1)]
+                own = [piece for piece in (own if drawn.random() < 0.7 else own[::-1]) if piece[0]]
+                segments.append((address, whole, 0, 0, 0, 0, len(own)))
+                pieces += own
+                address += whole + 4096 * drawn.choice((0, 0, 8))
+                left -= whole << 9
+        while left >= 512 * MIB:
+            segments.append((address, GIB >> 10, 0, 0, 0, 0, 1))
+            pieces.append((GIB >> 10, FREE_PIECE, 0, -1))
+            address, left = address + (GIB >> 10), left - GIB // 2
+        return Segments(
+            time_ns,
+            step,
+            phase,
+            device,
+            sum(figures.values()),
+            0x7F3A00000000,
+            tuple(segments),
+            tuple(pieces),
+            categories,
+            tuple(names),
+        )
+
     def reserved(self) -> int:
         """The allocator's segments: grown once, after the first step."""
         grown = self.step > 0
@@ -267,6 +313,9 @@ class MadeUpFeed:
         if name == "tensors":
             for device in self.training.names:
                 self.session.apply(self.training.tensors(self.clock_ns, device), self.clock_ns)
+        if name == "segments":
+            for device in self.training.names:
+                self.session.apply(self.training.segments(self.clock_ns, device), self.clock_ns)
         return True
 
     async def start(self) -> None:
@@ -300,6 +349,35 @@ class MadeUpFeed:
     def _event(self, name: str, frame: Frame, figures: dict[str, int]) -> None:
         self.session.apply(Event(name, frame.time_ns, frame.step, frame.phase, "cuda:0", figures), frame.time_ns)
 
+    def fail(self, asked: int = 6 * GIB) -> None:
+        """An allocation fails: what is free in PyTorch is pinned by what lives in its segments."""
+        training, now = self.training, self.clock_ns
+        step, phase, _, _, _ = training.place(now)
+        categories, reserved = training.figures(now), training.reserved()
+        allocated = sum(categories.values())
+        reading = training.reading(now).devices[0]
+        figures = {"asked_bytes": asked, "device_total_bytes": training.total, "device_free_bytes": reading.free_bytes}
+        figures.update(allocated_bytes=allocated, reserved_bytes=reserved, num_ooms=1, num_alloc_retries=1)
+        idle, base = reserved - allocated, 0x7F2C00000000
+        pinned = tuple(
+            Pinned(base + place * 2 * GIB, 2 * GIB, GIB, 600 * MIB, 3, base + place * 2 * GIB, 400 * MIB, "activations")
+            for place in range(4)
+        )
+        sites = (
+            LiveSite("/home/user/gpt/attention.py:71 softmax\n/home/user/gpt/block.py:20 forward", 5 * GIB, 24),
+            LiveSite("/home/user/gpt/block.py:33 forward\n/home/user/gpt/model.py:52 forward", 3 * GIB, 48),
+        )
+        failure = Failure(
+            BlockSummary(0, 612, 4_310, int(0.6 * GIB), 0, idle, 0, 0, 41),
+            Classification(0, allocated, phase, step, categories),
+            pinned=pinned,
+            sites=sites,
+            site="train.py:88 train_step",
+            settings="PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+            expandable=False,
+        )
+        self.session.apply(Event("oom", now, step, phase, "cuda:0", figures, failure=failure), now)
+
     def end(self, exception: str, text: str, status: int) -> None:
         """Lets the program die."""
         self.session.apply(Bye(self.clock_ns, exception, text), self.clock_ns)
@@ -318,6 +396,9 @@ class MadeUpRecording(MadeUpFeed):
 
     def request(self, name: str) -> bool:
         return False
+
+    def session_at(self, time_ns: int) -> Session:
+        return self.session
 
     def seek(self, time_ns: int) -> None:
         self.clock_ns = max(self.start_ns, min(time_ns, self.end_ns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import socket
@@ -142,3 +143,20 @@ def test_who_wakes_a_closed_one_writes_into_nobodys_file(server: Server) -> None
         for pipe in pipes:
             for end in pipe:
                 os.close(end)
+
+
+def test_a_viewer_that_reads_nothing_for_too_long_is_let_go_of(server: Server) -> None:
+    """GIVEN a stopped viewer and megabytes of messages, which are not dropped, THEN the training does not keep them."""
+    stopped, reading = viewer(server, Request("hello")), viewer(server, Request("hello"))
+    message = codec.encode(Refusal("x" * (1 << 20)))
+    taken, deadline = 0, time.monotonic() + 60
+    for number in range(64):
+        server.broadcast(message, frame=False)
+        while taken < (number + 1) * len(message) and time.monotonic() < deadline:
+            server.flush()
+            with contextlib.suppress(BlockingIOError):
+                taken += len(reading.recv(1 << 20, socket.MSG_DONTWAIT))
+    assert server.viewers == 1
+    assert taken >= 64 * len(message)
+    stopped.close()
+    reading.close()

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from memtui.analysis.leak import find_leak
 from memtui.analysis.oom.answer import Answer, explain
 from memtui.analysis.oom.evidence import Live
 from memtui.analysis.oom.interval import read_printed
 from memtui.analysis.oom.message import Message
 from memtui.analysis.oom.parse import find_messages
-from memtui.analysis.oom.series import Figure, find_course
+from memtui.analysis.oom.series import Figure, course_text, find_course
+from memtui.analysis.policy import DEFAULT
+from memtui.session.floors import Floor, Floors
 from tests.support import messages
 
 CASES = pathlib.Path(__file__).parents[3] / "shared" / "cases"
@@ -193,3 +196,83 @@ def test_two_figures_of_a_growth_are_not_called_a_leak(report: dict[str, Any]) -
     values = [read_printed(*text.split(" ")).interval for text in texts]
     figures = [Figure(step * 300, value.middle) for step, value in enumerate(values) if value is not None]
     assert find_course(figures).course == "growth"
+
+
+#: How the way between a report's figures is described there: climbing evenly; given back at each epoch's end; at each
+#: checkpoint; held from some step on; at the first step alone. By id; from, to or per event, of its figures.
+_COURSES: dict[str, tuple[str, str, str, str]] = {
+    "R021": ("even", "start", "allocated", "leak"),
+    "R022": ("epochs", "start", "end", "saw-tooth"),
+    "R030": ("checkpoints", "", "allocated_growth", "staircase"),
+    "R046": ("held", "before", "after", "plateau"),
+    "R047": ("held", "before", "after", "plateau"),
+    "R065": ("held", "off", "on", "plateau"),
+    "R066": ("at first", "later", "tick0", "transient"),
+    "R067": ("at first", "resnet50_warm", "resnet50_tuning", "transient"),
+}
+_STEPS, _EPOCH = 400, 150
+
+
+def course_of(report: dict[str, Any]) -> list[Figure]:
+    """The series that a report describes, step by step, between its own figures."""
+    shape, low, high, _ = _COURSES[report["id"]]
+    first, last = (0 if not name else size_of(numbered(report, name)) for name in (low, high))
+    every = report["numbers"].get("every_steps", 1)
+    ways = {
+        "even": lambda step: first + (last - first) * step // _STEPS,
+        "epochs": lambda step: first + (last - first) * (step % _EPOCH) // _EPOCH,
+        "checkpoints": lambda step: last * (1 + step // every),
+        "held": lambda step: first if step < 10 else last,
+        "at first": lambda step: last if not step else first,
+    }
+    saved = shape == "checkpoints"
+    return [
+        Figure(step, ways[shape](step), "checkpoint" if saved and step and not step % every else "")
+        for step in range(_STEPS)
+    ]
+
+
+def size_of(text: str) -> int:
+    value = read_printed(*text.split(" ")).interval
+    assert value is not None, text
+    return value.middle
+
+
+def described() -> list[dict[str, Any]]:
+    return [report for report in REPORTS if report["id"] in _COURSES]
+
+
+@pytest.mark.parametrize("report", described(), ids=[report["id"] for report in described()])
+def test_a_reported_series_gets_the_right_course(report: dict[str, Any]) -> None:
+    """GIVEN each published series, THEN what its right answer says: only a rise that goes on evenly is a leak."""
+    found = find_course(course_of(report))
+
+    assert found.course == _COURSES[report["id"]][3]
+    assert ("a leak" in course_text(found).replace("not a leak", "")) == (found.course == "leak")
+    if "every_steps" in report["numbers"]:
+        assert (found.period, found.event) == (report["numbers"]["every_steps"], "checkpoint")
+    if report["numbers"].get("period") == "one epoch":
+        assert found.period == _EPOCH
+
+
+@pytest.mark.parametrize("report", described(), ids=[report["id"] for report in described()])
+def test_a_reported_series_as_it_goes_on(report: dict[str, Any]) -> None:
+    """GIVEN it step by step, THEN what holds memory, or gives it back, is never called a leak by the live monitor.
+
+    An epoch is longer here than the steps that a list is given to be cleared: until then it is what it seems.
+    """
+    floors, alarms = Floors(), []
+    figures = course_of(report)
+    for figure in figures:
+        floors.add(Floor(figure.step, figure.step * 1_000_000_000, figure.allocated_bytes, None))
+        if find_leak(floors, None, DEFAULT) is not None:
+            alarms.append(figure.step)
+    course = _COURSES[report["id"]][3]
+
+    if course in ("leak", "staircase"):
+        assert alarms
+        assert min(alarms) >= DEFAULT.leak_steps  # not before a list could have been cleared
+    elif course == "saw-tooth":
+        assert all(DEFAULT.leak_steps <= step < _EPOCH for step in alarms)  # in the first epoch alone
+    else:
+        assert alarms == []

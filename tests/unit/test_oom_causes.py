@@ -167,7 +167,15 @@ def climbing() -> list[float]:
             "plateau",
         ),  # kazuto1011/deeplab-pytorch#74: a workspace stays
         (series([40 * GIB] + [3 * GIB] * 30), "transient"),  # NVlabs/stylegan2-ada-pytorch#80
+        # Warm-ups that were taken for leaks: 2,934 to 4,537 MiB and then flat, and a workspace of cuBLAS.
+        (series([2_934 * MIB, 4_413 * MIB, 4_433 * MIB, *[4_537 * MIB] * 60]), "plateau"),
+        (series([40 * MIB] * 100 + [40 * MIB + 8_519_680] * 200), "plateau"),
+        (series([4 * GIB] * 100 + [4 * GIB + 8_519_680] * 200), "steady"),
         # Made up.
+        (series([4 * GIB, 8 * GIB, 12 * GIB] + [12 * GIB + 4 * MIB * n for n in range(200)]), "leak"),
+        (series([4 * GIB, 8 * GIB, 12 * GIB] + [12 * GIB + 4 * MIB * n for n in range(60)]), "growth"),
+        (series([4 * GIB + MIB // 20 * n for n in range(200)]), "leak"),
+        (series([2_934 * MIB, 4_413 * MIB, 4_433 * MIB, 4_537 * MIB, 4_537 * MIB]), "uneven"),  # not still for long
         (series([4 * GIB + GIB * (1 - 0.95**n) for n in range(300)]), "plateau"),
         (series([4 * GIB, 8 * GIB] + [12 * GIB] * 200), "plateau"),  # gradients, then optimizer state
         (series([4 * GIB + random.Random(n).randrange(600) * MIB for n in range(300)]), "uneven"),
@@ -190,6 +198,8 @@ def test_a_course_has_its_rate_and_its_period() -> None:
     assert (stairs.period, stairs.event) == (5, "checkpoint")
     leak = find_course(series(climbing()))
     assert leak.bytes_per_step == pytest.approx(1.4 * MIB, rel=0.05)
+    after = find_course(series([4 * GIB, 8 * GIB, 12 * GIB] + [12 * GIB + 4 * MIB * n for n in range(200)]))
+    assert (after.bytes_per_step, after.first_step > 0) == (4 * MIB, True)
 
 
 def test_a_shared_device_and_metal_have_remedies_of_their_own() -> None:

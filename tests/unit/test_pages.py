@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp
 from memtui.wire.frames import PHASES
-from tests.support.made_up import BEGUN_NS, MadeUpFeed, MadeUpProgram, Training
+from tests.support.made_up import BEGUN_NS, GIB, MadeUpFeed, MadeUpProgram, Training
 from tests.support.screens import drive, text
 
 
@@ -30,7 +30,7 @@ def test_help_and_glossary_open_and_close() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "escape"])
-@pytest.mark.parametrize("page", ["m", "g", "w", "question_mark"])
+@pytest.mark.parametrize("page", ["m", "g", "w", "o", "question_mark"])
 def test_a_page_says_how_it_is_left_and_q_leaves_the_page_only(page: str, key: str) -> None:
     feed = MadeUpFeed()
     feed.program = MadeUpProgram()
@@ -111,3 +111,49 @@ def test_the_page_of_levers_says_why_it_has_nothing_to_say() -> None:
         assert app.screen is app.monitor
 
     drive(MadeUpFeed(seconds=0), test)
+
+
+def test_the_page_of_errors_has_each_of_them_and_all_of_its_text_at_every_size() -> None:
+    feed = MadeUpFeed()
+    feed.fail(40 * GIB)
+    feed.advance(30)
+    feed.fail(100 * GIB)
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        assert app.monitor.keys.failed
+        await pilot.press("o")
+        assert "2 of 2" in text(app)[0]
+        assert any("impossible: " in line for line in text(app))
+        await pilot.press("left", "left")
+        assert "1 of 2" in text(app)[0]
+        seen = set(text(app))
+        for _ in range(60):
+            await pilot.press("down")
+            seen.update(text(app))
+        for part in ("fragmentation:", "expandable_segments:True", "attention.py:71 softmax", "threshold:0.8"):
+            assert any(part in line for line in seen), part
+        await pilot.press("o")
+        assert app.screen is app.monitor
+
+    for size in ((64, 12), (80, 24), (200, 50)):
+        drive(feed, test, size=size)
+
+
+def test_text_of_the_program_is_never_sent_to_the_terminal_as_it_is() -> None:
+    """GIVEN names of files with control characters in an error, THEN none of them is on the page."""
+    feed = MadeUpFeed()
+    feed.fail()
+    [event] = feed.session.events_of("oom")
+    assert event.failure is not None
+    bad = "/tmp/\x1b]52;c;evil\x07\x1b[2J.py:1 f"
+    failure = replace(event.failure, site=bad, settings=bad, sites=(replace(event.failure.sites[0], text=bad),))
+    feed.advance(1)
+    later = replace(event, time_ns=feed.clock_ns, failure=failure, device="cuda:0")
+    feed.session.apply(later, feed.clock_ns)
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("o")
+        assert any(".py:1 f" in line for line in text(app))
+        assert not any(character < " " for line in text(app) for character in line)
+
+    drive(feed, test, size=(200, 60))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -46,3 +47,33 @@ def test_scores_that_are_kept_are_a_leak(tmp_path: pathlib.Path) -> None:
 def test_a_log_that_is_cleared_is_none(tmp_path: pathlib.Path) -> None:
     """GIVEN losses and scores kept for as many as 50 steps, THEN nothing grows."""
     assert "allocated grows" not in last_view("logs that are cleared", tmp_path).growth
+
+
+def test_a_workspace_that_stays_is_none(tmp_path: pathlib.Path) -> None:
+    """GIVEN a workspace of cuBLAS, 8,519,680 bytes, that a stream of its own gets at step 100, THEN nothing grows."""
+    view = last_view("a workspace that stays", tmp_path)
+    log = str(tmp_path / "run.log")
+    report = subprocess.run(
+        [sys.executable, "-m", "memtui", "report", "--json", log],
+        env=programs.plain_environment() | {"PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    growth = json.loads(report.stdout)["devices"]["cuda:0"]["growth"]["growth"]
+
+    assert "allocated grows" not in view.growth
+    assert growth["note"].startswith("as steps began, ")
+    assert growth["note"].endswith("a warm-up or a workspace that stays, not a leak")
+    assert "bytes_per_step" not in growth
+    reader = LogReader(log)
+    floors = reader.whole.floors("cuda:0")
+    reader.close()
+    assert floors is not None
+    sizes = {floor.step: floor.allocated_bytes for floor in floors.levels[0]}
+    before, after = (max(size for step, size in sizes.items() if first <= step < last) for first, last in LATE)
+    assert after - before == 8_519_680
+
+
+#: Steps before the workspace was made, and after it.
+LATE = ((20, 100), (101, 240))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional, Union
 
 from .graph import Graph, Node
 from .kept import Kept, is_silent, kept_by
@@ -31,21 +31,41 @@ _COMPUTED_AGAIN = 1.3
 _KNOWN_SHARE = 0.3
 
 
+#: A block that the pass makes is known by its number, one that it finds by what it is kept for.
+Block = Union[int, tuple[str, int, int]]
+WORKSPACE: Block = -1
+
+
+class Act(NamedTuple):
+    """A block is made, or goes where `bytes_held` is 0."""
+
+    block: Block
+    bytes_held: int = 0
+
+
 @dataclass(frozen=True)
 class Pass:
     """Bytes above what is allocated when the pass begins; `end_bytes` may be below 0.
 
-    `settled_peak_bytes` is the peak of a later pass, whose thread has its workspace already; `leaf_bytes` of the
-    tensors that get a gradient. `computed_again`: more is kept by the graph than is there, so the peak may be higher.
-    `whole`: no function of Python's own is in it, which may run passes of their own.
+    `settled_peak_bytes` is the peak of a later pass, whose thread has its workspace already; `adding_peak_bytes` of
+    one whose gradients are added to those there, beside these; `leaf_bytes` of the tensors that get a gradient.
+    `computed_again`: more is kept by the graph than is there, so the peak may be higher.
+    `whole`: no function of Python's own is in it, which may run passes of their own. `acts` is all of it in order;
+    `found` is what it finds kept, in the order in which the forward has made that; `gradients` are what it leaves,
+    and `leaves` the bytes of what they are of, about in the order of the forward.
     """
 
     peak_bytes: int
     settled_peak_bytes: int
+    adding_peak_bytes: int
     end_bytes: int
     leaf_bytes: int
     computed_again: bool
     whole: bool
+    acts: tuple[Act, ...] = ()
+    found: tuple[Act, ...] = ()
+    gradients: frozenset[Block] = frozenset()
+    leaves: tuple[int, ...] = ()
 
 
 def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional[Processor] = None) -> Optional[Pass]:
@@ -54,7 +74,8 @@ def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional
     `workspace_bytes` is what cuBLAS takes for each thread.
     """
     kept = kept_by(graph)
-    total = sum({each.key: each.bytes_held for node in kept for each in node}.values())
+    found = list({each.key: each for node in kept for each in node}.values())
+    total = sum(each.bytes_held for each in found)
     silent = [place for place, node in enumerate(graph.nodes) if is_silent(node)]
     if silent and held_bytes > total:  # what nobody else explains is theirs
         for place in silent:
@@ -69,18 +90,23 @@ def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional
     return Pass(
         course.peak_bytes,
         course.settled_peak_bytes,
+        course.adding_peak_bytes,
         course.live_bytes,
         graph.leaf_bytes,
         total > _COMPUTED_AGAIN * max(1, held_bytes),
         not silent,
+        tuple(course.acts),
+        tuple(Act(*each) for each in sorted(found, key=lambda each: (graph.nodes[each.key[1]].sequence, each.key[2]))),
+        frozenset(course.gradients),
+        tuple(node.outputs[0].bytes_held for node in reversed(graph.nodes) if node.is_leaf),
     )
 
 
 class _Block:
-    __slots__ = ("bytes_held", "users")
+    __slots__ = ("bytes_held", "number", "users")
 
-    def __init__(self, bytes_held: int) -> None:
-        self.bytes_held, self.users = bytes_held, 0
+    def __init__(self, bytes_held: int, number: int) -> None:
+        self.bytes_held, self.number, self.users = bytes_held, number, 0
 
 
 class _Course:
@@ -94,9 +120,13 @@ class _Course:
         self._keepers = Counter(each.key for node in kept for each in node)
         self._waits = Counter(edge[0] for node in graph.nodes for edge in node.edges if edge is not None)
         self._given: dict[tuple[int, int], _Block] = {}  # gradients by the output that they are of
-        self.live_bytes = self.peak_bytes = self.settled_peak_bytes = 0
+        self.live_bytes = self.peak_bytes = self.settled_peak_bytes = self.adding_peak_bytes = 0
+        self._stored_bytes = 0  # of gradients that have reached their tensors
         multiplies = any(node.op in MULTIPLY for node in graph.nodes)
         self._workspace_to_come = workspace_bytes if multiplies else 0
+        self.acts: list[Act] = []
+        self.gradients: set[Block] = set()
+        self._count = 0
 
     def run(self) -> None:
         """To the end."""
@@ -125,15 +155,20 @@ class _Course:
             return []
         if self._workspace_to_come and node.op in MULTIPLY:
             self.live_bytes += self._workspace_to_come
+            self.acts.append(Act(WORKSPACE, self._workspace_to_come))
             self._workspace_to_come = 0
         results = [self._result(node, edge, given[0] if given else None) for edge in node.edges]
-        self._notice(beside(self._graph, node, self._processor))
+        extra = beside(self._graph, node, self._processor)
+        self._notice(extra)
+        if extra:
+            self._gone(self._made(extra))
         for block in given:
             self._drop(block)
         for each in self._kept[place]:
             self._keepers[each.key] -= 1
             if not self._keepers[each.key]:
                 self.live_bytes -= int(each.bytes_held * self._scale)
+                self.acts.append(Act(each.key))
         return self._hand_on(node, results)
 
     def _hand_on(self, node: Node, results: list[Optional[_Block]]) -> list[int]:
@@ -175,9 +210,12 @@ class _Course:
         """As a leaf's gradient: the block itself, or one of its own where something else has it too or it is larger."""
         size = leaf.outputs[0].bytes_held
         if block.users > 1 or block.bytes_held > size:
-            self._made(size)
+            own = self._made(size)
             self._notice()
             self._drop(block)
+            block = own
+        self.gradients.add(block.number)
+        self._stored_bytes += size
 
     def _put(self, output: tuple[int, int], block: _Block) -> None:
         block.users += 1
@@ -185,16 +223,24 @@ class _Course:
 
     def _made(self, size: int) -> _Block:
         self.live_bytes += size
-        return _Block(size)
+        self._count += 1
+        self.acts.append(Act(self._count, size))
+        return _Block(size, self._count)
 
     def _drop(self, block: Optional[_Block]) -> None:
         if block is None:
             return
         block.users -= 1
         if not block.users:
-            self.live_bytes -= block.bytes_held
+            self._gone(block)
+
+    def _gone(self, block: _Block) -> None:
+        self.live_bytes -= block.bytes_held
+        self.acts.append(Act(block.number))
 
     def _notice(self, extra: int = 0) -> None:
         self.peak_bytes = max(self.peak_bytes, self.live_bytes + extra)
         # A later pass has the workspace from its beginning.
-        self.settled_peak_bytes = max(self.settled_peak_bytes, self.live_bytes + extra + self._workspace_to_come)
+        settled = self.live_bytes + extra + self._workspace_to_come
+        self.settled_peak_bytes = max(self.settled_peak_bytes, settled)
+        self.adding_peak_bytes = max(self.adding_peak_bytes, settled - self._stored_bytes)

@@ -92,9 +92,9 @@ def _recurrent_bytes(graph: Graph, node: Node) -> int:
     if len(node.outputs) < 2 or not node.outputs[1].dimensions or not node.outputs[1].dimensions[-1]:
         return 0
     output, state = node.outputs[:2]
-    inputs = [graph.input(node, number) for number in range(len(node.edges))]
-    rows = [each.dimensions[0] for each in inputs if each is not None and len(each.dimensions) == 2]
-    gates = max(rows, default=0) // state.dimensions[-1]
+    # By the elements of the weights on the state, which may be in one flat column: autocast makes such copies.
+    weights = graph.input(node, 2)
+    gates = 0 if weights is None else math.prod(weights.dimensions) // state.dimensions[-1] ** 2
     tokens = math.prod(output.dimensions[:-1])
     each = gates + 1 + (len(node.outputs) > 2 and gates == _LSTM_GATES)
     return rounded(tokens * math.prod((state.dimensions[0], state.dimensions[-1])) * each * output.element_bytes)

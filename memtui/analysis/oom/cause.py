@@ -127,7 +127,16 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
             yield "unexplained"  # no limit was set, and how much the system had left is not said
         yield from _full(evidence)
         return
-    fits = _fits_in_pieces(evidence)
+    fits, grown = _fits_in_pieces(evidence), evidence.live.grown_bytes
+    if fits and grown is not None and evidence.idle is not None and grown > evidence.idle.high:
+        yield "leak"  # without it there would have been whole pieces
+        return
+    if fits and _state_outgrows(evidence):
+        yield "first optimizer step"
+        return
+    if fits is False and evidence.in_pools:
+        yield "fragmentation"
+        return
     if fits is not True:
         yield from _full(evidence)
     if fits is False:
@@ -139,16 +148,25 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
         yield "fragmentation"
 
 
+def _state_outgrows(evidence: Evidence) -> bool:
+    """Whether the state that an optimizer was making would not have fitted in whatever pieces."""
+    live, at_hand = evidence.live, evidence.at_hand
+    if not live.first_optimizer_step or live.state_to_come_bytes is None or at_hand is None:
+        return False
+    return live.phase == "optimizer" and live.state_to_come_bytes > at_hand.high
+
+
 def _full(evidence: Evidence) -> Iterator[Kind]:
     """Full; by what, where somebody watched."""
     live = evidence.live
+    larger = live.larger_batch is not None and live.larger_batch.size > live.larger_batch.before
     if live.growth_bytes_per_step:
         yield "leak"
     elif live.first_optimizer_step and live.phase == "optimizer":
         yield "first optimizer step"
     elif live.phase in _PEAKS:
         yield _PEAKS[live.phase]
-    elif live.larger_batch is not None and live.larger_batch.size > live.larger_batch.before:
+    elif larger or live.outgrown is not None:
         yield "longest batch"
     else:
         yield "full"

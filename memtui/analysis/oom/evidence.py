@@ -33,6 +33,15 @@ class Larger:
 
 
 @dataclass(frozen=True)
+class Outgrown:
+    """A step that needs so many bytes at least, where none of the `steps` before it had more than `before_bytes`."""
+
+    needed_bytes: int
+    before_bytes: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class Live:
     """What only somebody who watched the process knows; each may be unknown.
 
@@ -43,10 +52,16 @@ class Live:
     phase: str = ""
     step: Optional[int] = None
     first_optimizer_step: bool = False
+    state_bytes: Optional[int] = None  # all that the optimizers keep then; predicted
+    state_to_come_bytes: Optional[int] = None  # what that step was still to make, at least; predicted
     categories: Mapping[str, int] = field(default_factory=dict)
+    categories_step: Optional[int] = None  # how many were completed when they were so, where that was another step
     growth_bytes_per_step: Optional[float] = None
+    grown_bytes: Optional[int] = None  # by that, until the failing request
+    growth_since_step: Optional[int] = None  # how many were completed then
     growing_category: str = ""
     larger_batch: Optional[Larger] = None
+    outgrown: Optional[Outgrown] = None
     batch: Optional[int] = None
     devices: Optional[int] = None  # among which state could be sharded
     largest_free_block_bytes: Optional[int] = None
@@ -78,6 +93,7 @@ class Evidence:
     backend: str = "CUDA"
     expandable_hint: Optional[bool] = None
     unseen: frozenset[str] = frozenset()
+    watched: bool = False  # by an agent: the figures are of that very instant
     live: Live = field(default_factory=Live)
 
     @property
@@ -109,6 +125,17 @@ class Evidence:
         if self.free is not None or self.total is None or self.reserved is None:
             return self.free
         return Interval(0, max(0, (self.total - self.reserved).high))
+
+    @property
+    def in_pools(self) -> bool:
+        """Whether what is free in the pools of CUDA graphs would have served the request, and nothing else would.
+
+        A message's figures are too coarse to say so.
+        """
+        at_hand = self.at_hand
+        if not self.watched or self.tried is None or self.private is None or at_hand is None:
+            return False
+        return self.tried.low > at_hand.high and self.tried.high <= at_hand.low + self.private.low
 
     @property
     def at_hand(self) -> Optional[Interval]:

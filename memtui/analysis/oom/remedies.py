@@ -16,6 +16,8 @@ from .interval import Interval
 
 #: Of full-precision moments, what eight-bit ones do not take.
 _EIGHT_BIT_SAVES = 0.75
+#: Activations of less than such a part of what an evaluation asked for are those of one that keeps none.
+_KEPT_SHARE = 20
 _FULL = ("full", "leak", "first optimizer step", "longest batch", "evaluation peak", "checkpoint peak", "spill")
 _ALLOCATOR_SETTING = {
     "HIP": "PYTORCH_HIP_ALLOC_CONF",
@@ -153,6 +155,9 @@ def _outside(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
+    if evidence.in_pools:
+        yield from _pools(evidence)
+        return
     yield from _expandable(evidence)
     if is_narrow(evidence):
         yield from _outside(evidence)
@@ -176,6 +181,14 @@ def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
         )
     else:
         yield Remedy("look at a memory snapshot: which live block pins the largest segment", "a run that records")
+
+
+def _pools(evidence: Evidence) -> Iterator[Remedy]:
+    held = None if evidence.private is None else evidence.private.middle
+    yield Remedy("drop CUDA graphs that are not replayed any more: their pools then go back", "captured again", held)
+    yield Remedy("one pool for graphs that never run at once: capture them with pool=graph.pool()", "their order", held)
+    yield Remedy("capture fewer shapes, the largest first (pad to them)", "some padding is computed")
+    yield Remedy('no graphs here: torch.compile without mode="reduce-overhead"', "slower launches")
 
 
 def _expandable(evidence: Evidence) -> Iterator[Remedy]:
@@ -203,7 +216,9 @@ def _split_mib(tried: Optional[Interval]) -> int:
 
 def _leak(evidence: Evidence) -> Iterator[Remedy]:
     what = f" ({clean(evidence.live.growing_category, 40)} grow)" if evidence.live.growing_category else ""
-    yield Remedy(f"find what is kept from step to step{what}: lists of losses or outputs", "none")
+    yield Remedy(
+        f"find what is kept from step to step{what}: lists of losses or outputs", "none", evidence.live.grown_bytes
+    )
     yield Remedy("keep loss.item() or .detach() instead of a tensor with its graph", "none")
     yield Remedy("compare two snapshots some steps apart: the blocks that only the later one has", "a run that records")
 
@@ -216,18 +231,30 @@ def _first_step(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _evaluation(evidence: Evidence) -> Iterator[Remedy]:
-    yield Remedy("evaluate under torch.no_grad() or inference_mode()", "none", _category(evidence, "activations"))
+    tried, activations = evidence.tried, _category(evidence, "activations")
+    if activations is None and evidence.live.categories:
+        activations = 0
+    without = Remedy("evaluate under torch.no_grad() or inference_mode()", "none", activations)
+    # Where hardly any activations are kept, that is so already.
+    kept = activations is None or tried is None or not evidence.watched or _KEPT_SHARE * activations >= tried.low
+    if kept:
+        yield without
     yield Remedy(
-        "a smaller evaluation batch; move outputs to the host as they come, instead of keeping them", "more steps"
+        "half the evaluation batch; move outputs to the host as they come, instead of keeping them",
+        "more steps",
+        None if tried is None or kept else tried.middle // 2,
     )
     yield Remedy("optimizer.zero_grad() before it: gradients need not stay", "none", _category(evidence, "gradients"))
     yield Remedy("compute logits and metrics in pieces", "slower")
+    if not kept:
+        yield without
 
 
 def _checkpoint(evidence: Evidence) -> Iterator[Remedy]:
+    copied = evidence.tried.middle if evidence.watched and evidence.tried is not None else None
+    yield Remedy("copy the state to the host piece by piece before it is saved", "a longer save", copied)
+    yield Remedy("torch.load with map_location='cpu', and drop the loaded state when it was copied", "none", copied)
     yield Remedy("sharded saves: each rank writes its own part", "more files, another way to load")
-    yield Remedy("copy the state to the host piece by piece before it is saved", "a longer save, memory of the host")
-    yield Remedy("torch.load with map_location='cpu', and drop the loaded state when it was copied", "none")
     yield Remedy("bounded asynchronous saves: one in flight", "a more complex save")
 
 
@@ -237,7 +264,9 @@ def _longest(evidence: Evidence) -> Iterator[Remedy]:
     saved = None
     if larger is not None and activations is not None and larger.size > 0:
         saved = activations * (larger.size - larger.before) // larger.size
-    most = f"{larger.before:,} {clean(larger.unit, 20)}" if larger is not None else "what has fitted"
+    elif evidence.live.outgrown is not None:
+        saved = evidence.live.outgrown.needed_bytes - evidence.live.outgrown.before_bytes
+    most = f"{larger.before:,} {clean(larger.unit, 20)}" if larger is not None else "what has fitted before"
     yield Remedy(
         f"limit batches to {most}: truncate, bucket, or batch by tokens", "long examples are cut or rarer", saved
     )
@@ -285,8 +314,9 @@ def _full(evidence: Evidence) -> Iterator[Remedy]:
     if not categories:
         groups = groups[:-1]
     groups.sort(key=lambda group: -group[0])
+    known = any(size for size, _ in groups)
     for size, levers in groups:
-        if size or not categories:
+        if size or not known:
             yield from levers(evidence)
 
 
@@ -311,6 +341,8 @@ def _shrink(evidence: Evidence) -> Iterator[Remedy]:
     if batch and batch > 1 and activations:
         fewer = _fewer(batch, activations, short)
         smaller, saved = f"batch {batch} → {fewer}", activations * (batch - fewer) // batch
+    elif activations:
+        smaller, saved = "half the micro-batch", activations // 2
     yield Remedy(f"{smaller} with gradient accumulation, or a shorter sequence", "more steps", saved)
     yield Remedy("gradient checkpointing: activations are computed again", "about a third more compute", activations)
     yield Remedy(
@@ -328,20 +360,29 @@ def _fewer(batch: int, activations: int, short: Optional[Interval]) -> int:
 
 def _state(evidence: Evidence) -> Iterator[Remedy]:
     state, devices = _category(evidence, "optimizer_state"), evidence.live.devices
+    state = evidence.live.state_bytes if state is None else state
     eight_bit = None if state is None else int(_EIGHT_BIT_SAVES * state)
     yield Remedy("8-bit optimizer states (of fp32 ones)", "other numerics", eight_bit)
     yield Remedy("offload optimizer state to the host", "transfers in every step", state)
-    sharded = None if state is None or not devices else state * (devices - 1) // devices
-    yield Remedy("shard it: ZeRO stage 1 or FSDP", "several devices, communication", sharded)
+    on, sharded = _sharded(state, devices)
+    yield Remedy(f"shard it: ZeRO stage 1 or FSDP{on}", "several devices, communication", sharded)
 
 
 def _weights(evidence: Evidence) -> Iterator[Remedy]:
     parameters, gradients = _category(evidence, "parameters"), _category(evidence, "gradients")
     devices = evidence.live.devices
     known = None if parameters is None and gradients is None else (parameters or 0) + (gradients or 0)
-    sharded = None if known is None or not devices else known * (devices - 1) // devices
-    yield Remedy("FSDP or ZeRO stage 3: parameters and gradients in parts", "communication, complexity", sharded)
+    on, sharded = _sharded(known, devices)
+    yield Remedy(f"FSDP or ZeRO stage 3: parameters and gradients in parts{on}", "communication, complexity", sharded)
     yield Remedy("freeze layers, or train adapters (LoRA)", "less is trained", gradients)
+
+
+def _sharded(size: Optional[int], devices: Optional[int]) -> tuple[str, Optional[int]]:
+    """On how many devices, and what that saves: two where it is not known how many there are."""
+    if size is None:
+        return "", None
+    shared = devices or 2
+    return "" if devices else ", on 2 devices", size * (shared - 1) // shared
 
 
 def _workspaces(evidence: Evidence) -> Iterator[Remedy]:

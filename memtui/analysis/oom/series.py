@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from memtui.analysis import units
-from memtui.analysis.leak import find_leak
+from memtui.analysis.leak import Leak, find_leak
 from memtui.analysis.policy import DEFAULT, Policy
 from memtui.analysis.trend import steady_rise
 from memtui.session.floors import Floor, Floors
@@ -19,6 +19,8 @@ Course = Literal["unknown", "steady", "plateau", "transient", "staircase", "saw-
 _JUMP_SHARE = 0.1
 #: What moves by less than this of the range stands still.
 _STILL_SHARE = 0.05
+#: So many figures at the end must stand still, to say that a rise is over.
+_FEWEST_STILL = 4
 #: So many jumps, evenly apart, are a staircase.
 _FEWEST_JUMPS = 3
 #: So much of a rise must be given back, to call what follows a new tooth.
@@ -52,8 +54,9 @@ class Series:
 def find_course(figures: Sequence[Figure], policy: Policy = DEFAULT) -> Series:
     """The course of figures at rising steps.
 
-    A leak is told as the live monitor tells it: an even rise over enough steps that goes on. What rose and then stood
-    still is none, whatever it holds: a warm-up, an optimizer's state, an autotuner's workspace.
+    A leak is told as the live monitor tells it: an even rise over enough steps that goes on, however little it is
+    beside a warm-up before it. What rose and then stood still is none, whatever it holds: a warm-up, an optimizer's
+    state, an autotuner's workspace.
     """
     if len(figures) < 2:
         return Series("unknown")
@@ -61,25 +64,36 @@ def find_course(figures: Sequence[Figure], policy: Policy = DEFAULT) -> Series:
     values = [figure.allocated_bytes for figure in figures]
     spread, rate = max(values) - min(values), (values[-1] - values[0]) / max(1, last.step - first.step)
     ends = (first.step, last.step)
-    if spread <= policy.growth_share * max(values):
-        return Series("steady", *ends)
+    little = spread <= policy.growth_share * max(values)
     if len(figures) == 2:
-        return Series("growth" if rate > 0 else "transient", *ends, rate)
-    teeth = _teeth(figures, spread)
-    shaped = _toothed(figures, teeth, ends) if len(teeth) > 1 else _stairs(figures, spread)
-    return shaped or Series(_even_course(figures, values, spread, policy), *ends, rate)
+        return Series("steady" if little else "growth" if rate > 0 else "transient", *ends, None if little else rate)
+    if not little:
+        teeth = _teeth(figures, spread)
+        shaped = _toothed(figures, teeth, ends) if len(teeth) > 1 else _stairs(figures, spread)
+        if shaped is not None:
+            return shaped
+    leak = _leak(figures, policy)
+    if leak is not None:
+        return Series("leak", leak.first_step, leak.last_step, leak.bytes_per_step)
+    return Series("steady", *ends) if little else _even(figures, values, spread)
 
 
-def _even_course(figures: Sequence[Figure], values: list[int], spread: int, policy: Policy) -> Course:
-    """The course of what has neither teeth nor stairs."""
+def _even(figures: Sequence[Figure], values: list[int], spread: int) -> Series:
+    """The course of what has neither teeth nor stairs, and is not known to leak."""
+    first, last = figures[0], figures[-1]
+    rate = (last.allocated_bytes - first.allocated_bytes) / max(1, last.step - first.step)
     if max(values) - values[-1] > _GIVEN_BACK_SHARE * spread:
-        return "transient"
-    tail = values[-max(2, len(values) // 3) :]
-    if max(tail) - min(tail) <= _STILL_SHARE * spread:
-        return "plateau"
-    if _leaks(figures, policy):
-        return "leak"
-    return "growth" if steady_rise(*_columns(figures)) > 0 else "uneven"
+        return Series("transient", first.step, last.step, rate)
+    count = max(_FEWEST_STILL, len(values) // 3)
+    tail = figures[-count:]
+    risen = steady_rise(*_columns(tail))
+    if max(values[-count:]) - min(values[-count:]) <= _STILL_SHARE * spread:
+        if risen <= 0:
+            return Series("plateau", first.step, last.step, rate)
+        # Little beside what came before it, but it goes on.
+        return Series("growth", tail[0].step, last.step, risen / max(1, last.step - tail[0].step))
+    course: Course = "growth" if steady_rise(*_columns(figures)) > 0 else "uneven"
+    return Series(course, first.step, last.step, rate)
 
 
 def course_text(series: Series) -> str:
@@ -113,11 +127,11 @@ def _columns(figures: Sequence[Figure]) -> tuple[list[int], list[int]]:
     return [figure.step for figure in figures], [figure.allocated_bytes for figure in figures]
 
 
-def _leaks(figures: Sequence[Figure], policy: Policy) -> bool:
+def _leak(figures: Sequence[Figure], policy: Policy) -> Optional[Leak]:
     floors = Floors()
     for figure in figures:
         floors.add(Floor(figure.step, figure.step * 1_000_000_000, figure.allocated_bytes, None))
-    return find_leak(floors, None, policy) is not None
+    return find_leak(floors, None, policy)
 
 
 def _teeth(figures: Sequence[Figure], spread: int) -> list[int]:

@@ -71,11 +71,11 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
         "other process": lambda: _others(evidence),
         "fragmentation": lambda: _fragmentation(evidence),
         "leak": lambda: (
-            f"what is allocated grew by {units.size(round(live.growth_bytes_per_step or 0))} a step "
+            f"what is allocated grew by {units.size(round(live.growth_bytes_per_step or 0))} a step{_since(evidence)} "
             f"until {tried} more did not fit"
         ),
         "first optimizer step": lambda: (
-            f"the optimizer makes its state in its first step, and {tried} of it did not fit"
+            f"the optimizer makes its state in its first step, and {tried} of it did not fit{_to_come(evidence)}"
         ),
         "evaluation peak": lambda: (
             f"the evaluation needs more than the training did: {tried} did not fit{_at(evidence)}"
@@ -88,6 +88,19 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
     }
     text = texts.get(kind)
     return _full(evidence) if text is None else text()
+
+
+def _to_come(evidence: Evidence) -> str:
+    size_bytes = evidence.live.state_to_come_bytes
+    return f"; {units.size(size_bytes)} or more were still to come (predicted)" if size_bytes else ""
+
+
+def _since(evidence: Evidence) -> str:
+    live = evidence.live
+    if live.growth_since_step is None:
+        return ""
+    what = f", {clean(live.growing_category, 40).replace('_', ' ')} most," if live.growing_category else ""
+    return f"{what} since step {step_number(live.growth_since_step):,}"
 
 
 def _full(evidence: Evidence) -> str:
@@ -104,12 +117,21 @@ def _full(evidence: Evidence) -> str:
             f"of {size(evidence.total)}"
         )
     biggest = max(evidence.live.categories.items(), key=lambda item: item[1], default=None)
-    most = f"; most is {biggest[0].replace('_', ' ')}, {units.size(biggest[1])}" if biggest else ""
+    most = ""
+    if biggest and biggest[0] != "unattributed":
+        most = f"; most is {clean(biggest[0], 40).replace('_', ' ')}, {units.size(biggest[1])}"
+        as_of = evidence.live.categories_step
+        most += "" if as_of is None else f" in step {step_number(as_of):,}, the last like it that was looked at"
     return f"{size(evidence.tried)} were asked for, and {size(evidence.at_hand)} were free or idle{lacking}{most}"
 
 
 def _fragmentation(evidence: Evidence) -> str:
     live = evidence.live
+    if evidence.in_pools:
+        return (
+            f"{size(evidence.private)} are free in the pools of CUDA graphs, which nothing else is given; "
+            f"{size(evidence.tried)} were asked for, and {size(evidence.at_hand)} are free or idle elsewhere"
+        )
     text = f"{size(evidence.at_hand)} are free or idle, but no piece of {size(evidence.tried)}"
     if live.pinned_segments and live.pins:
         return f"{text}: {live.pinned_segments:,} segments are pinned by live blocks, as {clean(live.pins[0].name, 60)}"
@@ -129,7 +151,12 @@ def _others(evidence: Evidence) -> str:
 
 
 def _longest(evidence: Evidence) -> str:
-    larger = evidence.live.larger_batch
+    larger, outgrown = evidence.live.larger_batch, evidence.live.outgrown
+    if larger is None and outgrown is not None:
+        return (
+            f"this step needs {units.size(outgrown.needed_bytes)} at least, the {outgrown.steps:,} before it no more "
+            f"than {units.size(outgrown.before_bytes)}: a longer batch, or another way through the model"
+        )
     if larger is None:
         return _full(evidence)
     unit = clean(larger.unit, 20)
@@ -212,7 +239,8 @@ def _notes(cause: Cause, evidence: Evidence, message: Optional[Message]) -> Iter
     outside = evidence.own_outside
     if outside is not None and outside.low > 2 << 30 and kind != "unexplained" and evidence.allocator != "metal":
         yield f"{size(outside)} of this process are outside PyTorch: context, libraries, communication (NCCL)."
-    if evidence.private is not None and worth_a_word is not None and evidence.private.above(worth_a_word):
+    pools = evidence.private is not None and worth_a_word is not None and evidence.private.above(worth_a_word)
+    if evidence.private is not None and pools and not (kind == "fragmentation" and evidence.in_pools):
         yield f"{size(evidence.private)} are free in private pools, which only CUDA graphs can use."
     if kind == "full" and evidence.live.phase:
         yield f"It was {place_words(evidence.live.phase, evidence.live.step or 0)}."

@@ -19,6 +19,7 @@ KEYS = (
     ("y", "scale", 10),
     ("d", "record a step", 11),
     ("[ ]", "device", 5),
+    ("o", "out of memory", 2),
     ("m", "meaning", 6),
     ("w", "what if", 7),
     ("g", "glossary", 8),
@@ -37,6 +38,17 @@ KEYS_OF = {
         ("+ -", "zoom", 6),
         ("y", "event/time", 7),
         ("[ ]", "device", 8),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
+    "segments": (
+        ("f", "fits?", 2),
+        ("b", "batch?", 4),
+        ("↑ ↓", "segment", 5),
+        ("s", "order", 6),
+        ("r", "read again", 8),
+        ("[ ]", "device", 3),
+        ("p", "pause", 7),
         ("?", "help", 1),
         ("q", "quit", 0),
     ),
@@ -67,6 +79,7 @@ class Keys(Lines):
         self.active = ""
         self.paused = False
         self.several_devices = False
+        self.failed = False  # an allocation has
         self.typing = False  # the keyboard is the program's
         self.replay = False
 
@@ -81,7 +94,7 @@ class Keys(Lines):
 
     def source(self) -> object:
         """Tabs and states."""
-        return self.tabs, self.active, self.paused, self.several_devices, self.typing, self.replay
+        return self.tabs, self.active, self.paused, self.several_devices, self.typing, self.replay, self.failed
 
     def draw(self, width: int, height: int) -> list[Row]:
         """One line."""
@@ -97,7 +110,9 @@ class Keys(Lines):
         else:
             keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
-            keys = [entry for entry in keys if entry[0] not in ("p", "d")]
+            keys = [entry for entry in keys if entry[0] not in ("p", "d", "r")]
+        if not self.failed:
+            keys = [entry for entry in keys if entry[0] != "o"]
         if self.paused:
             keys = [("p", "go on", 2) if entry[0] == "p" else entry for entry in keys]
         while keys and sum(map(_length, keys)) > width - line.width - (0 if self.typing else 1):

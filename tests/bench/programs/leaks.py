@@ -151,6 +151,19 @@ class Curriculum(Training):
         return 8 + (_CONTEXT - 8) * step // STEPS
 
 
+class LateWorkspace(Training):
+    """From one step on something is computed on a stream of its own, which gets a workspace of cuBLAS for good."""
+
+    def prepare(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.square = torch.ones(64, 64, device="cuda")
+
+    def after(self, step: int, loss: torch.Tensor) -> None:
+        if step >= 99:
+            with torch.cuda.stream(self.stream):
+                self.square @ self.square
+
+
 class LeakLosses(Training):
     """Losses are kept for a plot."""
 
@@ -216,6 +229,7 @@ KINDS: dict[str, Callable[[], Training]] = {
     "logs that are cleared": Logging,
     "cycles": Cycles,
     "curriculum": Curriculum,
+    "a workspace that stays": LateWorkspace,
     "leak: losses": LeakLosses,
     "leak: graphs": LeakGraphs,
     "leak: activations": LeakActivations,

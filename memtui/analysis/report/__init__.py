@@ -1,0 +1,1 @@
+"""One page about a training: what is known of its memory, how each figure was had, and what to do."""

@@ -1,0 +1,50 @@
+"""Out-of-memory errors that were watched, on a stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Optional
+
+from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
+from memtui.session.session import Session
+from memtui.sources.kept import kept_log, kept_session
+
+from .ownline import OwnLines
+
+#: Of so many at once, the newest are told in full, of the others so many sentences: who tries out batches has many.
+_TOLD_AT_ONCE, _SENTENCES = 2, 6
+#: An error that is as long ago has not ended the program.
+_LIVED_ON_NS = 60_000_000_000
+#: A program may have begun so long before its viewer.
+_STARTED_BEFORE_S = 10.0
+
+
+def tell(stories: list[Story], lines: OwnLines) -> None:
+    """Says what is new, and empties the list."""
+    earlier = Counter(story.answer.sentence for story in stories[:-_TOLD_AT_ONCE])
+    if earlier:
+        count = sum(earlier.values())
+        lines.say(f"memtui: out of memory {'once' if count == 1 else f'{count:,} times'}, and again right after")
+    for sentence, count in earlier.most_common(_SENTENCES):
+        lines.say(f"memtui:   {sentence}{f' ({count:,} times)' if count > 1 else ''}")
+    for story in stories[-_TOLD_AT_ONCE:]:
+        for line in short_lines(story):
+            lines.say(f"memtui: {line}")
+    stories.clear()
+
+
+def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines) -> None:
+    """Says what a program has kept itself since then (Unix seconds), of which no viewer was told in time."""
+    path = None if pid is None else kept_log(pid, since_s - _STARTED_BEFORE_S)
+    session = None if path is None else kept_session(path)
+    if session is not None:
+        tell(list(Stories().update(session)), lines)
+        lines.say(f"memtui: memtui open {path} shows its last figures")
+
+
+def tell_last(session: Session, lines: OwnLines) -> None:
+    """Says of the newest error of a program that has failed, unless the program lived on for long after it."""
+    newest = next((event for event in reversed(session.events) if event.name == "oom"), None)
+    end = session.end
+    if newest is not None and end is not None and end.time_ns - newest.time_ns < _LIVED_ON_NS:
+        tell([build_story(session, newest)], lines)
