@@ -294,7 +294,7 @@ def _sharded(row: dict[str, Any]) -> Any:
         "torch": "2.11.0",
         "shape": Shape(3_406_809_600, 32, 2560, 32, 512, 2) if peak else None,
         "cause": "its program is not published; with sharding less is held than parameters and gradients take in fresh "
-        "blocks; not explained (perhaps they lie in blocks that an earlier run in the process left)",
+        "blocks; not explained: an unsharded run before it in the process does not",
     }
 
 
