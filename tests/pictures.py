@@ -6,6 +6,7 @@ would. What is on the pictures was streamed by that training.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
 import subprocess
@@ -14,9 +15,14 @@ import tempfile
 import time
 
 from memtui.analysis.analyst import Analyst
+from memtui.snapshots.model import snapshot_from
+from memtui.snapshots.queries import Opened
+from memtui.sources.agent_probe import find_agent
+from memtui.sources.history_client import ask_history
 from memtui.sources.monitor import Monitor
 from memtui.sources.virtual_driver import use_driver_of
-from memtui.tui.picture import save
+from memtui.tui.picture import render_snapshot, save
+from memtui.tui.screens.snapshot import Start
 from memtui.virtual_gpu import environment, profile_of
 from tests.support import programs
 
@@ -82,16 +88,24 @@ SESSIONS = (
         ),
     ),
 )
+#: Of what is recorded of one more training: suffix, columns, rows, theme, keys.
+SNAPSHOTS = (
+    ("80x24", 80, 24, "dark", ()),
+    ("120x40", 120, 40, "dark", ("down", "enter")),
+    ("flame-120x40", 120, 40, "dark", ("4", *("down",) * 3)),
+    ("segments-200x50", 200, 50, "light", ("5",)),
+)
 
 
 def main() -> None:
     """Makes each session's pictures in a process of its own: the driver's library is loaded once in a process."""
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "screenshots")
     if len(sys.argv) > 2:
-        take(folder, int(sys.argv[2]))
+        index = int(sys.argv[2])
+        take(folder, index) if index < len(SESSIONS) else take_snapshots(folder)
         return
     folder.mkdir(exist_ok=True)
-    for index in range(len(SESSIONS)):
+    for index in range(len(SESSIONS) + 1):
         subprocess.run([sys.executable, "-m", "tests.pictures", str(folder), str(index)], check=True)
 
 
@@ -114,6 +128,30 @@ def take(folder: pathlib.Path, index: int) -> None:
                 monitor = Monitor(process.pid, analyst=Analyst())
                 save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)
+
+
+def take_snapshots(folder: pathlib.Path) -> None:
+    """Records two steps of a training, and writes pictures of what is in them."""
+    with tempfile.TemporaryDirectory(prefix="mt") as runtime:
+        os.environ["MEMTUI_RUNTIME_DIR"] = runtime
+        base = environment(profile_of(memory="24GiB", context="300MiB"), base=programs.plain_environment())
+        env = programs.with_agent(base, pathlib.Path(runtime))
+        script = str(PROGRAMS[0] / "gpt.py")
+        with programs.started(script, "--pace", "0.5", environment=env, stdout=subprocess.DEVNULL) as process:
+            time.sleep(10.0)
+            agent = find_agent(process.pid)
+            assert agent is not None
+            snapshot = snapshot_from(ask_history(agent, 2).snapshot, "gpt.pickle")
+
+        def start() -> Start:
+            opened = Opened(snapshot, snapshot.device(None))
+            return Start(opened, opened.course.peak)
+
+        for suffix, columns, rows, theme, keys in SNAPSHOTS:
+            path = folder / f"snapshot-{suffix}.svg"
+            svg = asyncio.run(render_snapshot(start, "gpt.pickle", columns, rows, theme=theme, keys=keys))
+            path.write_text(svg, encoding="utf-8")
+            print(path)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
+from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, Request, made
 from . import VERSION
 from .activity import Activity
 from .answers import REQUESTS, messages
@@ -21,6 +21,7 @@ from .callbacks import at_exit, at_out_of_memory, in_children
 from .failures import Failures
 from .framing import Framing
 from .history import History
+from .history_sender import HistorySender
 from .kept import KeptFile
 from .observer import Observer
 from .process import number_in, text_of, working_folder
@@ -72,6 +73,7 @@ class Agent:
         self._told: dict[str, int] = {}  # the highest peak, by device
         self._retries = Retries()
         self._framing = Framing()
+        self._sender = HistorySender()
         self._activity = Activity()
         self._bye: Optional[Bye] = None
         self._failures, self._kept_file = Failures(self.observer), KeptFile()
@@ -341,6 +343,7 @@ class Agent:
         observer = self.observer
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
+        self._sender.go_on(server, observer.recorder.history)
         graph = observer.graph.collect()
         if graph is not None:
             forward, observer.recorder.forward = observer.recorder.forward, None
@@ -450,13 +453,15 @@ class Agent:
             messages.extend(self._history.messages())
         return messages
 
-    def _requested(self, name: str) -> None:
-        if name == "unload":
+    def _requested(self, request: Request, viewer: Any) -> None:
+        if request.name == "unload":
             self.stop()
-        elif name == "record":
+        elif request.name == "record":
             self.observer.record()
-        elif name in REQUESTS:
-            self.observer.census.ask(time.monotonic_ns(), name)
+        elif request.name == "history" and self._server is not None:
+            self._sender.ask(self._server, self.observer.recorder.history, request, viewer)
+        elif request.name in REQUESTS:
+            self.observer.census.ask(time.monotonic_ns(), request.name)
 
     # -- the process's own turns ------------------------------------------------
 

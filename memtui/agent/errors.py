@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+#: What torch's functions raise where they are not as they are known.
+TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__))
 #: Folders within Python's own in which other people's packages are.

@@ -58,6 +58,11 @@ class _Viewer:
         return bool(self._head or self._past or self._frames)
 
     @property
+    def behind(self) -> bool:
+        """Whether its socket did not take all at the last flush."""
+        return bool(self._head)
+
+    @property
     def overfull(self) -> bool:
         return self._past_bytes > _PAST_BYTES
 
@@ -99,10 +104,11 @@ class _Viewer:
 class Server:
     """Listens for viewers of this user and of root; runs in the agent's thread only.
 
-    `greeting` gives the messages a new viewer gets first; `requested` is called with requests other than hello.
+    `greeting` gives the messages a new viewer gets first; `requested` is called with requests other than hello, and
+    with who asks: `send`, `has` and `waits` take that.
     """
 
-    def __init__(self, greeting: Callable[[bool], list[bytes]], requested: Callable[[str], None]) -> None:
+    def __init__(self, greeting: Callable[[bool], list[bytes]], requested: Callable[[Request, Any], None]) -> None:
         self._greeting, self._requested = greeting, requested
         # poll and not epoll: a forked child would take sockets out of its parent's epoll set.
         self._selector = selectors.PollSelector()
@@ -247,7 +253,7 @@ class Server:
                 viewer.put(message)
             viewer.greeted = True
         else:
-            self._requested(request.name)
+            self._requested(request, viewer)
 
     def broadcast(self, message: bytes, *, frame: bool) -> None:
         """Queues a message for every viewer; `flush` sends."""
@@ -259,6 +265,18 @@ class Server:
                     viewer.put_frame(message)
                 else:
                     viewer.put(message)
+
+    def send(self, viewer: Any, message: bytes) -> None:
+        """Queues a message for one viewer, which may have gone."""
+        viewer.put(message)
+
+    def has(self, viewer: Any) -> bool:
+        """Whether a viewer is still there."""
+        return viewer.connection in self._viewers
+
+    def waits(self, viewer: Any) -> bool:
+        """Whether it takes things more slowly than they come."""
+        return bool(viewer.behind)
 
     def flush(self) -> None:
         """Sends what is queued and goes out without waiting."""

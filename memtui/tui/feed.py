@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
 if TYPE_CHECKING:
     from memtui.analysis.view import View
     from memtui.session.session import Session
+    from memtui.wire.histories import HistoryNews
 
 
 class ExitText(Protocol):
@@ -73,6 +74,9 @@ class Feed(Protocol):
 
     def request(self, name: str) -> bool:
         """Asks the agent for something ("record", "tensors", "segments"); False where there is none to ask."""
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """Saves the allocator's history of the next step; why not, else None, and `told` hears how it stands."""
 
     async def start(self) -> None:
         """Starts the sources."""

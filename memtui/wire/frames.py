@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional, TypeVar
 
+from .histories import HistoryNews, HistoryPart
+
 #: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
 PROTOCOL = 1
 
@@ -445,11 +447,15 @@ class Refusal:
 class Request:
     """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "segments", "unload" or
     "ping".
+
+    "history" asks for the allocator's history of the next `steps`, with call stacks whatever they cost where `stacks`.
     """
 
     name: str
     protocol: int = PROTOCOL
-    history: bool = True
+    history: bool = True  # of "hello": whether the past is wanted
+    steps: int = 1
+    stacks: bool = False
 
 
 _Message = TypeVar("_Message")
@@ -473,6 +479,8 @@ MESSAGES = {
     "recorded_step": RecordedStep,
     "backward_graph": BackwardGraph,
     "tensors": Tensors,
+    "history_news": HistoryNews,
+    "history_part": HistoryPart,
     "segments": Segments,
     "bye": Bye,
     "refusal": Refusal,

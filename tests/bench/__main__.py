@@ -22,6 +22,7 @@ NAMES = (
     "printing",
     "memory",
     "looks",
+    "record",
     "whatif",
     "snapshots",
     "categories",

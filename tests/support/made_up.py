@@ -27,6 +27,7 @@ from memtui.wire.frames import (
     Tensor,
     Tensors,
 )
+from memtui.wire.histories import HistoryNews
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -300,6 +301,7 @@ class MadeUpFeed:
         self.hertz = hertz
         self.started = self.stopped = False
         self.requests: list[str] = []  # of the agent
+        self.histories: list[Callable[[HistoryNews], None]] = []  # that were asked for
         self.session.program = "train.py --model gpt-1.6b"
         if seconds > 0:
             self.session.apply(self.training.hello(), BEGUN_NS)
@@ -317,6 +319,10 @@ class MadeUpFeed:
             for device in self.training.names:
                 self.session.apply(self.training.segments(self.clock_ns, device), self.clock_ns)
         return True
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        self.histories.append(told)
+        return None
 
     async def start(self) -> None:
         self.started = True

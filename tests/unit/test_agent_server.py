@@ -21,7 +21,7 @@ HELLO = Hello(1, "0", 1, "3", "2", ("train.py",), "/", "host", 1, 2, 3)
 @pytest.fixture
 def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(tmp_path / "run"))
-    made = Server(lambda history: [codec.encode(HELLO)], lambda name: None)
+    made = Server(lambda history: [codec.encode(HELLO)], lambda request, viewer: None)
     made.check(time.monotonic_ns())
     assert made.trouble == ""
     yield made
@@ -110,7 +110,7 @@ def test_the_folder_is_private_and_a_bad_one_is_named(
     for bad, reason in ((tmp_path / ("x" * 120), "too long"), (tmp_path / "file" / "under", "")):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(bad))
-        other = Server(lambda history: [], lambda name: None)
+        other = Server(lambda history: [], lambda request, viewer: None)
         other.check(time.monotonic_ns())
         assert reason in other.trouble
         assert other.trouble

@@ -87,6 +87,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         Binding("3", "tab('output')", "output"),
         Binding("4", "tab('step')", "recorded step"),
         Binding("d", "record", "record the next step"),
+        Binding("r", "record(True)", "save the next step's allocator history"),
         Binding("5", "tab('tensors')", "live tensors"),
         Binding("6", "tab('segments')", "segments"),
     ]
@@ -450,9 +451,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.chart.input.fit = not self.chart.input.fit
         self.say("the scale fits the data" if self.chart.input.fit else "the scale fits the device")
 
-    def action_record(self) -> None:
-        """Asks for a record of the next step."""
-        self.recorded.ask()
+    def action_record(self, save: bool = False) -> None:
+        """Asks for a record of the next step, or saves its allocator history."""
+        self.recorded.save() if save else self.recorded.ask()
         self.draw_changes()
 
     @on(messages.TabTurned)

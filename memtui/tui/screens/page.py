@@ -42,6 +42,7 @@ KEYS: Entries = (
     ("g", "glossary of all terms"),
     ("A recorded step", ""),
     ("d", "record the next step: every allocation and free in it"),
+    ("r", "save the next step's allocator history here, as PyTorch's snapshot file, for memtui open"),
     ("← →", "another instant: what the memory was made of then"),
     ("home  end", "the peak again; the end of the step"),
     ("↑ ↓  page up, page down", "a row of the table, with its whole call site"),
