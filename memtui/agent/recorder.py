@@ -294,6 +294,7 @@ class Recorder:
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices), self._owners()))
             if not self._spoiled:
                 recording.after = self._torch.cuda.memory._snapshot()
+                recording.buckets |= frozenset(self._looks.buckets())  # DDP may have told of those it has made anew
         except TROUBLE as error:
             if not is_own(error):
                 raise
