@@ -26,7 +26,7 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "open", "report", "demo", "plan", "estimate", "explain")
+_COMMANDS = ("run", "attach", "ps", "record", "open", "report", "demo", "plan", "estimate", "explain")
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 #: How the file of `run --report` ends: what else follows it is the program.
@@ -90,7 +90,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     """What was asked for; ends the process with one line where it cannot be understood."""
-    parser = _parser(words[:1] == ["estimate"])
+    parser = _parser("".join(words[:1]))
     if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
         parser.error(f"{words[0]} is no command: memtui run {words[0]}")
     options, unknown = parser.parse_known_args(words)
@@ -161,19 +161,23 @@ def _dispatch(options: argparse.Namespace) -> int:
         from memtui.commands.ps import ps
 
         return ps(options)
-    if options.command == "open":
-        from memtui.commands.open import open_file
+    if options.command == "record":
+        from memtui.commands.record import record
 
-        return open_file(options)
+        return record(options)
     if options.command == "demo":
         from memtui.commands.demo import demo
 
         return demo(options)
-    return _foretell(options)
+    return _aside(options)
 
 
-def _foretell(options: argparse.Namespace) -> int:
+def _aside(options: argparse.Namespace) -> int:
     """The commands that watch nothing that runs already."""
+    if options.command == "open":
+        from memtui.commands.open import open_file
+
+        return open_file(options)
     if options.command == "plan":
         from memtui.commands.plan import plan
 
@@ -196,8 +200,8 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _parser(estimating: bool) -> argparse.ArgumentParser:
-    """`estimating` brings the options of that command, which nothing else needs."""
+def _parser(command: str) -> argparse.ArgumentParser:
+    """`command` is the one that is asked for: some options are brought where nothing else needs them."""
     parser = _Parser(
         prog="memtui",
         description="A live monitor of the memory of PyTorch training runs: where it went, and whether it will fit.",
@@ -237,10 +241,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
     which = attach.add_mutually_exclusive_group()
     which.add_argument(
-        "--pid",
-        type=_pid,
-        metavar="PID",
-        help="the process, a launcher for all of its ranks; memtui ps lists those that can be watched",
+        "--pid", type=a_pid, metavar="PID", help="the process, a launcher for all its ranks; memtui ps lists them"
     )
     which.add_argument(
         "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
@@ -254,15 +255,18 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
     _max_shape(attach)
     _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
+    record = commands.add_parser("record", help="write a memory snapshot of a running training's next steps")
+    if command == "record":
+        from memtui.commands.record_options import add_options as add_record_options
+
+        add_record_options(record)
     _open(commands)
     _report(commands)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
     demo.add_argument(
-        "--virtual-gpu",
-        metavar="SIZE",
-        help="train on a virtual GPU of this memory, 24GiB: no GPU needed, no real numbers",
+        "--virtual-gpu", metavar="SIZE", help="train on a virtual GPU of this memory, 24GiB: no GPU, no real numbers"
     )
     _exact_peaks(demo)
     _max_shape(demo)
@@ -275,7 +279,7 @@ def _parser(estimating: bool) -> argparse.ArgumentParser:
         "source, the phases of a step, the peak, and whether it fits. Nothing is run. With --gpu the status is 0 where "
         "it fits, 3 where it does not and 4 where that cannot be told.",
     )
-    if estimating:
+    if command == "estimate":
         from memtui.commands.estimate_options import add_options
 
         add_options(estimate)
@@ -291,7 +295,7 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
         "each, what the figures show, and what helps against that cause. Where the printed figures cannot tell, it "
         "says what would. Without a FILE it reads standard input. The status is 1 where there is no such message.",
     )
-    explain.add_argument("file", metavar="FILE", nargs="?", type=_file, help="a log or a saved message; - for a pipe")
+    explain.add_argument("file", metavar="FILE", nargs="?", type=a_file, help="a log or a saved message; - for a pipe")
     explain.add_argument("--json", action="store_true", help="print the answers as JSON")
 
 
@@ -303,8 +307,15 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
         "torch.cuda.memory._dump_snapshot has written (also gzipped): the peak, what was live then and where it was "
         "allocated. Snapshots are checked before they are read, and nothing in them is run.",
     )
-    opening.add_argument("file", metavar="FILE", type=_file)
+    opening.add_argument("file", metavar="FILE", type=a_file)
     _max_shape(opening)
+    opening.add_argument(
+        "--fits",
+        type=_bytes,
+        metavar="BYTES",
+        help="say whether a request of so many bytes (1.5GiB, 96KiB) would have fitted into the last segments in the "
+        "log; they are in it from when somebody looked at the app's tab 6",
+    )
     _watching(opening, log=False)
     snapshots = opening.add_argument_group("memory snapshots")
     snapshots.add_argument(
@@ -316,8 +327,8 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form = snapshots.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as JSON")
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
-    form.add_argument("--stacks", metavar="OUT", type=_file, help="write folded stacks, for flame graph tools")
-    form.add_argument("--html", metavar="OUT", type=_file, help="write torch's own web view; needs torch")
+    form.add_argument("--stacks", metavar="OUT", type=a_file, help="write folded stacks, for flame graph tools")
+    form.add_argument("--html", metavar="OUT", type=a_file, help="write torch's own web view; needs torch")
 
 
 def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -329,13 +340,13 @@ def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
         "against allocated, PyTorch against the driver, what was never exercised, forecast against actual, and what to "
         "do. What the log does not tell is said to be unknown, with what would tell it.",
     )
-    report.add_argument("file", metavar="FILE", type=_file, help="a log")
+    report.add_argument("file", metavar="FILE", type=a_file, help="a log")
     form = report.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="as Markdown")
     form.add_argument("--json", action="store_true", help="as JSON")
     report.add_argument("--device", type=_device, metavar="D", help="this device alone: cuda:0, host")
     report.add_argument(
-        "-o", dest="out", type=_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
+        "-o", dest="out", type=a_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
     )
 
 
@@ -352,10 +363,10 @@ def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
         "on to the first other word, or to --.",
     )
     plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
-    plan.add_argument("--gpus", type=_count, default=1, metavar="N", help="how many of them the program sees")
+    plan.add_argument("--gpus", type=a_count, default=1, metavar="N", help="how many of them the program sees")
     plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
     plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
-    plan.add_argument("--steps", type=_count, metavar="N", help="so many; without it, until no peak rises any more")
+    plan.add_argument("--steps", type=a_count, metavar="N", help="so many; without it, until no peak rises any more")
     plan.add_argument(
         "--fit", action="append", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256"
     )
@@ -395,15 +406,11 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--headless", action="store_true", help="a line a second instead of the app; the default without a terminal"
     )
     parser.add_argument(
-        "--frames", type=_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
+        "--frames", type=a_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument(
-            "--log",
-            type=_file,
-            metavar="FILE",
-            help="write every frame to FILE, a line of JSON each; of several ranks, FILE names a file for each",
-        )
+        said = "write every frame to FILE, a line of JSON each; of several ranks, a file for each, which FILE names"
+        parser.add_argument("--log", type=a_file, metavar="FILE", help=said)
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(
@@ -425,7 +432,8 @@ def _rate(text: str) -> float:
     return number
 
 
-def _count(text: str) -> int:
+def a_count(text: str) -> int:
+    """An option's value, 1 or more."""
     number = _number(text)
     if number < 1 or not number.is_integer():
         raise argparse.ArgumentTypeError("must be a whole number, at least 1")
@@ -439,13 +447,15 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
-def _pid(text: str) -> int:
+def a_pid(text: str) -> int:
+    """An option's value."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no process id; memtui ps lists those that can be watched")
     return int(text)
 
 
-def _file(text: str) -> str:
+def a_file(text: str) -> str:
+    """An option's value, which is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("name a file")
     return text
@@ -464,6 +474,18 @@ def _shape(text: str) -> object:
         return asked_shape(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _bytes(text: str) -> int:
+    from memtui.analysis.units import parse_size
+
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not size:
+        raise argparse.ArgumentTypeError("0 bytes always fit")
+    return size
 
 
 def _device(text: str) -> str:

@@ -6,7 +6,7 @@ would. What is on the pictures was streamed by that training.
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import pathlib
 import subprocess
@@ -15,14 +15,19 @@ import tempfile
 import time
 
 from memtui.analysis.analyst import Analyst
+from memtui.snapshots.model import snapshot_from
+from memtui.snapshots.queries import Opened
+from memtui.sources.agent_probe import find_agent
+from memtui.sources.history_client import ask_history
 from memtui.sources.monitor import Monitor
-from memtui.sources.ranks import Ranks
 from memtui.sources.virtual_driver import use_driver_of
-from memtui.tui.picture import save
+from memtui.tui.picture import render_snapshot, save
+from memtui.tui.screens.snapshot import Start
 from memtui.virtual_gpu import environment, profile_of
 from tests.support import programs
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "memtui" / "examples"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAMS = (ROOT / "memtui" / "examples", programs.PROGRAMS)
 #: name, example or test's program with its arguments, memory, seconds to run before, pictures: (suffix, columns, rows,
 #: theme, keys)
 SESSIONS = (
@@ -62,6 +67,16 @@ SESSIONS = (
         46.0,
         (("120x40-dark", 120, 40, "dark", ()),),
     ),
+    (  # batches of many lengths
+        "segments",
+        ("ragged.py", "0.5", "600"),
+        "16GiB",
+        40.0,
+        (
+            ("120x40", 120, 40, "dark", ("6", "f", *"1.5GiB", "enter")),
+            ("80x24", 80, 24, "dark", ("6", "f", *"1.5GiB", "enter")),
+        ),
+    ),
     (
         "out-of-memory",
         ("compacting.py", "--pace", "0.6"),
@@ -73,28 +88,12 @@ SESSIONS = (
         ),
     ),
 )
-#: Ranks side by side: how many, what they do, seconds to run before, pictures. More than eight are recorded streams of
-#: one training, the last of which falls silent.
-RANKS = (
-    (
-        2,
-        ("--kind", "fsdp", "--large", "1", "--pause", "0.35"),
-        40.0,
-        (("80x24", 80, 24, "dark", ()), ("120x40", 120, 40, "dark", ())),
-    ),
-    (
-        8,
-        ("--large", "5", "--stray", "3", "--pause", "0.6"),
-        50.0,
-        (
-            ("80x24", 80, 24, "dark", ("down", "down")),
-            ("120x40", 120, 40, "dark", ("s",)),
-            ("200x50", 200, 50, "light", ()),
-            ("compare-120x40", 120, 40, "dark", (*("down",) * 5, "c")),
-            ("one-120x40", 120, 40, "dark", (*("down",) * 5, "enter")),
-        ),
-    ),
-    (64, ("41",), 30.0, (("80x24", 80, 24, "dark", ()), ("200x50", 200, 50, "dark", ()))),
+#: Of what is recorded of one more training: suffix, columns, rows, theme, keys.
+SNAPSHOTS = (
+    ("80x24", 80, 24, "dark", ()),
+    ("120x40", 120, 40, "dark", ("down", "enter")),
+    ("flame-120x40", 120, 40, "dark", ("4", *("down",) * 3)),
+    ("segments-200x50", 200, 50, "light", ("5",)),
 )
 
 
@@ -102,81 +101,58 @@ def main() -> None:
     """Makes each session's pictures in a process of its own: the driver's library is loaded once in a process."""
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "screenshots")
     if len(sys.argv) > 2:
-        take(folder, int(sys.argv[2]))
+        index = int(sys.argv[2])
+        take(folder, index) if index < len(SESSIONS) else take_snapshots(folder)
         return
     folder.mkdir(exist_ok=True)
-    for index in range(len(SESSIONS) + len(RANKS)):
+    for index in range(len(SESSIONS) + 1):
         subprocess.run([sys.executable, "-m", "tests.pictures", str(folder), str(index)], check=True)
+    subprocess.run([sys.executable, "-m", "tests.pictures_ranks", str(folder)], check=True)
 
 
 def take(folder: pathlib.Path, index: int) -> None:
     """Runs one session and writes its pictures."""
-    if index >= len(SESSIONS):
-        take_ranks(folder, *RANKS[index - len(SESSIONS)])
-        return
     name, arguments, memory, seconds, pictures = SESSIONS[index]
     with tempfile.TemporaryDirectory(prefix="mt") as runtime:
         os.environ["MEMTUI_RUNTIME_DIR"] = runtime
         base = environment(profile_of(memory=memory, context="300MiB"), base=programs.plain_environment())
         env = programs.with_agent(base, pathlib.Path(runtime))
+        env["PYTHONPATH"] += f":{ROOT}"  # the test programs train memtui's example models
         use_driver_of(env)
-        paths = (place / arguments[0] for place in (EXAMPLES, programs.PROGRAMS))
-        script = str(next(path for path in paths if path.is_file()))
+        script = next(str(place / arguments[0]) for place in PROGRAMS if (place / arguments[0]).exists())
         with programs.started(script, *arguments[1:], environment=env, stdout=subprocess.DEVNULL) as process:
             time.sleep(seconds)
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"{name}-{suffix}.svg"
-                after = 12.0 if "5" in keys else 0.0  # tensors are told when a step may be looked at for them
+                # Tensors and segments are told when a step may be looked at for them.
+                after = 12.0 if {"5", "6"} & set(keys) else 0.0
                 monitor = Monitor(process.pid, analyst=Analyst())
                 save(monitor, str(path), columns, rows, theme=theme, keys=keys, seconds=2.5, after=after)
                 print(path)
 
 
-def take_ranks(
-    folder: pathlib.Path,
-    count: int,
-    arguments: tuple[str, ...],
-    seconds: float,
-    pictures: tuple[tuple[str, int, int, str, tuple[str, ...]], ...],
-) -> None:
-    """Runs so many ranks and writes their pictures."""
+def take_snapshots(folder: pathlib.Path) -> None:
+    """Records two steps of a training, and writes pictures of what is in them."""
     with tempfile.TemporaryDirectory(prefix="mt") as runtime:
         os.environ["MEMTUI_RUNTIME_DIR"] = runtime
-        profile = profile_of(memory="8GiB", context="300MiB", count=min(count, 8))
-        env = programs.with_agent(environment(profile, base=programs.plain_environment()), pathlib.Path(runtime))
-        use_driver_of(env)
-        if count <= 8:
-            ranked = str(programs.PROGRAMS / "ranked.py")
-            command = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--master-port", "29641", ranked]
-            command += ["--seconds", "600", "--batch", "16384", *arguments]
-        else:
-            from tests.bench import ranks, surroundings
+        base = environment(profile_of(memory="24GiB", context="300MiB"), base=programs.plain_environment())
+        env = programs.with_agent(base, pathlib.Path(runtime))
+        script = str(PROGRAMS[0] / "gpt.py")
+        with programs.started(script, "--pace", "0.5", environment=env, stdout=subprocess.DEVNULL) as process:
+            time.sleep(10.0)
+            agent = find_agent(process.pid)
+            assert agent is not None
+            snapshot = snapshot_from(ask_history(agent, 2).snapshot, "gpt.pickle")
 
-            recording = pathlib.Path(runtime, "recording.json")
-            with ranks.training(pathlib.Path(runtime)) as pid:
-                recording.write_text(json.dumps(ranks.record(pathlib.Path(runtime), pid)))
-            streams = str(surroundings.PROGRAMS / "streams.py")
-            command = [streams, str(recording), runtime, str(count), *arguments]
-        quiet = subprocess.DEVNULL
-        with programs.started(*command, environment=env, direct=False, stdout=quiet, stderr=quiet) as process:
-            time.sleep(seconds)
-            watched = 7.0 if count <= 8 else 18.0
-            for suffix, columns, rows, theme, keys in pictures:
-                path = folder / f"ranks-{count}-{suffix}.svg"
-                feed = Ranks(Monitor(process.pid), search=True, analyst=Analyst)
-                save(
-                    feed,
-                    str(path),
-                    columns,
-                    rows,
-                    theme=theme,
-                    keys=keys,
-                    seconds=7.0 if count <= 8 else 18.0,
-                    after=1.0,
-                )
-                print(path)
-            process.terminate()
-            process.wait(30)
+        def start() -> Start:
+            opened = Opened(snapshot, snapshot.device(None))
+            return Start(opened, opened.course.peak)
+
+        for suffix, columns, rows, theme, keys in SNAPSHOTS:
+            path = folder / f"snapshot-{suffix}.svg"
+            svg = asyncio.run(render_snapshot(start, "gpt.pickle", columns, rows, theme=theme, keys=keys))
+            path.write_text(svg, encoding="utf-8")
+            print(path)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire import codec
-from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, made
-from . import VERSION, tensors
+from ..wire.frames import CAME_LATE, PROTOCOL, Bye, DeviceFrame, Event, Frame, Hello, Request, made
+from . import VERSION
 from .activity import Activity
+from .answers import REQUESTS, messages
 from .callbacks import at_exit, at_out_of_memory, in_children
 from .failures import Failures
 from .framing import Framing
 from .history import History
+from .history_sender import HistorySender
 from .kept import KeptFile
 from .membership import Membership
 from .observer import Observer
@@ -69,10 +71,10 @@ class Agent:
         self._started_ns = time.monotonic_ns()
         self._model_sent: Any = None
         self._membership = Membership()
-        self._announced: tuple[object, ...] = ()
         self._told: dict[str, int] = {}  # the highest peak, by device
         self._retries = Retries()
         self._framing = Framing()
+        self._sender = HistorySender()
         self._activity = Activity()
         self._bye: Optional[Bye] = None
         self._failures, self._kept_file = Failures(self.observer), KeptFile()
@@ -262,10 +264,10 @@ class Agent:
         self._tell(server)
 
     def _list(self, server: Server, now: int) -> None:
-        """Tells the tensors that were noted on the training's thread."""
+        """Tells what was asked for and noted on the training's thread."""
         begun, census = time.thread_time_ns(), self.observer.census
         while census.taken:
-            for message in tensors.messages(census.taken.popleft()):
+            for message in messages(census.taken.popleft()):
                 server.broadcast(codec.encode(message), frame=False)
         census.spend(time.thread_time_ns() - begun, now)
 
@@ -342,6 +344,7 @@ class Agent:
         observer = self.observer
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
+        self._sender.go_on(server, observer.recorder.history)
         graph = observer.graph.collect()
         if graph is not None:
             forward, observer.recorder.forward = observer.recorder.forward, None
@@ -415,7 +418,7 @@ class Agent:
             wall_offset_ns=time.time_ns() - now,
             started_ns=self._started_ns,
             devices=tuple(counters.info for counters in self.observer.readings.devices),
-            **self._membership._asdict(),
+            **self._membership.numbers,
             notices=self._notices(),
             executable=str(sys.executable or "")[:4096],
         )
@@ -435,10 +438,7 @@ class Agent:
         return tuple(notices)
 
     def _announce(self, server: Server) -> None:
-        self._membership = self._membership.now()
-        said = (*(counters.device for counters in self.observer.readings.devices), self._membership)
-        if said != self._announced:
-            self._announced = said
+        if self._membership.news(counters.device for counters in self.observer.readings.devices):
             server.broadcast(codec.encode(self._hello()), frame=False)
 
     def _greeting(self, history: bool) -> list[bytes]:
@@ -451,13 +451,15 @@ class Agent:
             messages.extend(self._history.messages())
         return messages
 
-    def _requested(self, name: str) -> None:
-        if name == "unload":
+    def _requested(self, request: Request, viewer: Any) -> None:
+        if request.name == "unload":
             self.stop()
-        elif name == "record":
+        elif request.name == "record":
             self.observer.record()
-        elif name == "tensors":
-            self.observer.census.ask(time.monotonic_ns())
+        elif request.name == "history" and self._server is not None:
+            self._sender.ask(self._server, self.observer.recorder.history, request, viewer)
+        elif request.name in REQUESTS:
+            self.observer.census.ask(time.monotonic_ns(), request.name)
 
     # -- the process's own turns ------------------------------------------------
 

@@ -91,6 +91,12 @@ class Blocks:
         }
         return {address: size for address, size in found.items() if size}
 
+    @property
+    def segments(self) -> Optional[list[dict[str, Any]]]:
+        """As torch told them; None once they are counted or forgotten."""
+        found = self._segments
+        return None if self._counts is not None or self._forgotten else found
+
     def forget(self) -> None:
         """They need not be counted any more, and are let go of."""
         if self._counts is None:
@@ -165,6 +171,7 @@ class BlockReader:
         self._torch = torch
         self._call: Any = None
         self._unreadable = False
+        self.settings: dict[str, Any] = {}  # torch's own, as of when they were read
         self.requested: Counter[int] = Counter()  # how many blocks are looked for by their requested bytes
 
     def _choose(self) -> Any:
@@ -196,7 +203,10 @@ class BlockReader:
         if self._unreadable or (not own and self.recording()):
             return None
         snapshot = self.snapshot()
-        return None if snapshot is None else _by_device(snapshot["segments"], self.requested)
+        if snapshot is None:
+            return None
+        self.settings = snapshot.get("allocator_settings") or {}
+        return _by_device(snapshot["segments"], self.requested)
 
     def snapshot(self) -> dict[str, Any] | None:
         """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""

@@ -1,4 +1,4 @@
-"""Requests for the live tensors: when they are answered, within a budget, and what is noted for the answer."""
+"""Requests for live tensors and segments: when they are answered, within a budget, and what is noted for the answer."""
 
 from __future__ import annotations
 
@@ -29,43 +29,46 @@ class Census:
         self._torch, self._inventory, self._readings, self._looks = torch, inventory, readings, looks
         self.taken: deque[Taken] = deque(maxlen=4)
         self.budget = Budget(_SHARE, _BURST_NS, now_ns)
-        self._asked_ns: Optional[int] = None
+        self._asked: dict[str, int] = {}  # what, and since when
         self._due_ns = 0  # no request is answered before, on a step that is looked at anyway
         self._urgent_ns = 0  # nor one that a step is looked at for
         self._spent_ns = 0  # on the last answer
 
-    def ask(self, now_ns: int) -> None:
-        """A viewer asks; from the agent's thread."""
-        if self._asked_ns is None:
-            self._asked_ns = now_ns
+    def ask(self, now_ns: int, name: str = "tensors") -> None:
+        """A viewer asks for something of `answers.REQUESTS`; from the agent's thread."""
+        self._asked.setdefault(name, now_ns)
 
     @property
     def asked(self) -> bool:
         """Whether a request waits."""
-        return self._asked_ns is not None
+        return bool(self._asked)
 
     def urgent(self, now_ns: int) -> bool:
         """Whether a request waits for which a step may be looked at; from either thread."""
-        return self._asked_ns is not None and now_ns >= self._urgent_ns
+        return bool(self._asked) and now_ns >= self._urgent_ns
 
     def at_boundary(self, kind: str, phases: Phases, now_ns: int, born_in: str, looks: dict[str, Look]) -> None:
         """Notes the tensors if this is the boundary for it; `looks` are those made at it, none on most steps."""
-        asked_ns = self._asked_ns
-        if asked_ns is None or now_ns < self._due_ns:
+        asked = list(self._asked.items())
+        if not asked or now_ns < self._due_ns:
             return
-        late = now_ns - max(asked_ns, self._urgent_ns) > _PATIENCE_NS
+        late = now_ns - max(min(since_ns for _, since_ns in asked), self._urgent_ns) > _PATIENCE_NS
         if not late and not (looks and kind == self._fullest()):
             return
         found: Optional[dict[str, Look]] = looks or self._looks.once(phases, now_ns, born_in, self.budget)
         if found is None:
             return  # the agent's thread is just looking: at the next boundary
-        # Asked again while this is noted: that is answered too.
-        self._asked_ns = None
+        wanted = frozenset(name for name, _ in asked)
         begun, begun_cpu = time.perf_counter_ns(), time.thread_time_ns()
-        memories = self._memories(found)
+        memories = self._memories(found, segments="segments" in wanted)
+        if memories is None:
+            return
+        for name in wanted:  # asked again while this is noted: that is answered too
+            del self._asked[name]
         selected = self._select(memories)
         spent = time.perf_counter_ns() - begun
-        self.taken.append(Taken(now_ns, phases.step, phases.phase, memories, selected, spent))
+        settings = self._looks.settings
+        self.taken.append(Taken(now_ns, phases.step, phases.phase, memories, selected, spent, wanted, settings))
         self._looks.dismiss(self.budget)
         self._spent_ns = 0
         self.spend(time.thread_time_ns() - begun_cpu, now_ns)
@@ -93,7 +96,8 @@ class Census:
         found = [look.allocated_bytes for look in looks if look is not None]
         return sum(found) if found else None
 
-    def _memories(self, looks: dict[str, Look]) -> list[Memory]:
+    def _memories(self, looks: dict[str, Look], *, segments: bool) -> Optional[list[Memory]]:
+        """None where segments are wanted and the agent's thread has counted them just now: at the next boundary."""
         memories = []
         blocks = any(look.blocks is not None for look in looks.values())
         for counters in self._readings.devices:
@@ -109,8 +113,11 @@ class Census:
                 activations = look.categories.get("activations", 0)
                 memories.append(Memory(device, look.allocated_bytes, rest={"activations": activations}))
             else:
+                found = look.blocks.segments if segments else []
+                if found is None:
+                    return None
                 births = self._looks.known(device)
-                memories.append(Memory(device, look.allocated_bytes, look.blocks.live, births))
+                memories.append(Memory(device, look.allocated_bytes, look.blocks.live, found, births))
         return memories
 
     def _select(self, memories: list[Memory]) -> Selected:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from ..wire.frames import Classification, made
 from .blocks import BlockReader, Blocks, device_blocks
-from .budget import Budget
+from .budget import Budget, Meter
 from .classify import Births, host_categories
 from .communication import Buckets
 from .identity import Addresses, Walk
@@ -23,6 +22,8 @@ _SHARE, _BURST_NS = 0.002, 60_000_000
 #: Where steps are long, twice as much: else the categories of a large model would be half a minute old.
 _LONG_SHARE, _LONG_NS = 0.004, 100_000_000
 _BOUNDARIES_A_STEP = 6
+#: What a look is taken to cost before one was made.
+_FIRST_NS = 1_000_000
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})
 #: Boundaries whose composition a frame in a phase may be nearest to.
@@ -100,6 +101,10 @@ class Looks:
     def cost_ns(self) -> float:
         """What looking at a whole step is expected to cost."""
         return self._cost_ns
+
+    @property
+    def _usual_ns(self) -> float:
+        return self._cost_ns / _BOUNDARIES_A_STEP or _FIRST_NS
 
     def plan(self, phases: Phases, now_ns: int, guest: Optional[Budget] = None) -> None:
         """At a step's end, where the next one is read: decides whether it is also looked at.
@@ -182,7 +187,7 @@ class Looks:
         return self._look_locked(kind, phases, now_ns, born_in, finished=finished)
 
     def _look_locked(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
-        begun = time.thread_time_ns()
+        meter = Meter()
         try:
             if self._readings.on_host:
                 looks = self._at_host(kind, phases, now_ns)
@@ -193,7 +198,7 @@ class Looks:
                         look.largest_activation_bytes = self._births_of(device).largest_activation_bytes
         finally:
             self._lock.release()
-        spent = time.thread_time_ns() - begun
+        spent = meter.spent_ns(self._usual_ns)
         self._cost_ns = _BOUNDARIES_A_STEP * spent if not self._cost_ns else 0.7 * self._cost_ns + 1.8 * spent
         self._payer.spend(spent)
         self._spent_ns += spent
@@ -276,6 +281,11 @@ class Looks:
         births = self._births.get(device)
         return births.known if births is not None else {}
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The allocator's, as torch told them with the newest blocks."""
+        return {} if self._reader is None else self._reader.settings
+
     def _read_blocks(self) -> Optional[dict[str, Blocks]]:
         if not self._torch.cuda.is_initialized():
             return None
@@ -309,7 +319,7 @@ class Looks:
             return {}
         if not self._lock.acquire(blocking=False):
             return {}
-        begun = time.thread_time_ns()
+        meter = Meter()
         try:
             blocks = self._read_blocks()
             if blocks is None or phases.phase != phase or phases.begun_by != begun_by:
@@ -324,4 +334,4 @@ class Looks:
             return looks
         finally:
             self._lock.release()
-            self._budget.spend(time.thread_time_ns() - begun)
+            self._budget.spend(meter.spent_ns(self._usual_ns))

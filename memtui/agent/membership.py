@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple, Optional
+from collections.abc import Iterable
+from typing import Optional
 
 from .process import number_in
 
@@ -11,28 +12,31 @@ from .process import number_in
 _NOT_NOW = (AttributeError, RuntimeError, ValueError, TypeError)
 
 
-class Membership(NamedTuple):
-    """None is what nobody has said."""
+class Membership:
+    """What was told of it last, and of the devices that are used; None is what nobody has said."""
 
-    rank: Optional[int] = None
-    world_size: Optional[int] = None
-    local_rank: Optional[int] = None
-    restarts: Optional[int] = None  # of all ranks together, before this life
+    def __init__(self) -> None:
+        self._devices: tuple[str, ...] = ()
+        self.numbers: dict[str, Optional[int]] = {}
 
-    def now(self) -> Membership:
-        """As it is said now; a group that has been destroyed is remembered. Some microseconds; imports nothing."""
+    def news(self, devices: Iterable[str]) -> bool:
+        """Looks again; whether anything is another than it was. Some microseconds; imports nothing."""
+        told = self._devices, self.numbers
         group = _of_the_group()
+        if group is None:  # a group that has been destroyed is remembered
+            group = number_in("RANK"), number_in("WORLD_SIZE")
         # A process that `torch.multiprocessing.spawn` started has no word of it in its environment.
-        rank, world_size = group or (number_in("RANK"), number_in("WORLD_SIZE"))
-        return Membership(
-            self.rank if rank is None else rank,
-            self.world_size if world_size is None else world_size,
-            number_in("LOCAL_RANK"),
-            number_in("TORCHELASTIC_RESTART_COUNT"),
-        )
+        self.numbers = {
+            "rank": told[1].get("rank") if group[0] is None else group[0],
+            "world_size": told[1].get("world_size") if group[1] is None else group[1],
+            "local_rank": number_in("LOCAL_RANK"),
+            "restarts": number_in("TORCHELASTIC_RESTART_COUNT"),
+        }
+        self._devices = tuple(devices)
+        return (self._devices, self.numbers) != told
 
 
-def _of_the_group() -> Optional[tuple[int, int]]:
+def _of_the_group() -> Optional[tuple[Optional[int], Optional[int]]]:
     """Rank and size by the default process group; None where there is none."""
     distributed = sys.modules.get("torch.distributed")
     try:

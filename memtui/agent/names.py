@@ -40,7 +40,8 @@ class Selected:
     first: dict[int, Named] = field(default_factory=dict)
     #: (beginning of the block, a tensor further inside).
     inside: list[tuple[int, Named]] = field(default_factory=list)
-    addresses: list[list[int]] = field(default_factory=list)  # of all tensors
+    addresses: list[list[int]] = field(default_factory=list)  # of all tensors, those that count most first
+    categories: list[str] = field(default_factory=list)  # of each of these lists
     #: (category, devices, addresses, bytes) of all storages, where there are no blocks.
     storages: list[tuple[str, list[Any], list[int], list[int]]] = field(default_factory=list)
 
@@ -211,6 +212,7 @@ class Names:
                 each.addresses = each.pointers(self._beginnings)
                 each.sizes = list(map(live.get, each.addresses))
                 selected.addresses.append(each.addresses)
+                selected.categories.append(each.category)
             else:
                 selected.storages.append(each.read_storages(self._tensor, self._storage, self._storage_beginning))
         _take_largest(found, selected.first, most)

@@ -371,7 +371,7 @@ class Observer:
                     phases.lose_sight()
             finally:
                 self._settling.release()
-        if now >= self.readings.due_ns or self.recorder.wanted or self.census.urgent(now):
+        if now >= self.readings.due_ns or self.recorder.asked or self.census.urgent(now):
             self._attend()  # the next step's end decides
         # On a step that is read only ends of backward are noted: its thread takes them in at its next boundary.
         ends = [note for note in list(notes) if type(note) is int]
@@ -414,8 +414,7 @@ class Observer:
         It is read in any case where it begins with an evaluation that is to be (`aside`).
         """
         recorder = self.recorder
-        if recorder.recording is not None:
-            recorder.finish(self.phases)
+        recorder.finish(self.phases, at_end=at_end)
         now = time.monotonic_ns()
         guest = self.census.budget if self.census.urgent(now) else self.rehearsal.payer(now)
         if at_end:

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple, Optional
 
 from ..wire.frames import Event
 from . import REHEARSAL
-from .blocks import BlockReader
 from .calls import Calls
-from .errors import is_own
+from .errors import TROUBLE, is_own
+from .history_recorder import HistoryRecorder
 from .inventory import Inventory
 from .looks import Looks
 from .names import Names, Owners
 from .phases import Phases
 from .readings import Readings
 from .recording import Boundary, Count, Recording
+from .switch import HistorySwitch
 from .untraced import compiles
 
 #: Entries of the history that are kept: three for each block that is made and freed.
@@ -35,10 +36,6 @@ _DIFFERENCE = 1 / 64
 #: A step that takes this much longer than the last one is not waited for.
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
 _NO_END = "the step did not end in many times the last one's time"
-#: What torch's functions raise where they are not as they are known.
-_TROUBLE = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
-#: What switches a history on and off.
-_SWITCHES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 
 
 class Asked(NamedTuple):
@@ -86,7 +83,10 @@ class Variety:
 
 
 class Recorder:
-    """Records a step where one is wanted. `done` has what was recorded, for the agent's thread to collect."""
+    """Records a step where one is wanted. `done` has what was recorded, for the agent's thread to collect.
+
+    It shares torch's history with `history`, which a viewer asks for more of it.
+    """
 
     def __init__(
         self, torch: Any, inventory: Inventory, readings: Readings, looks: Looks, events: deque[Event]
@@ -96,10 +96,9 @@ class Recorder:
         self.wanted = False
         self.done: deque[Recording] = deque(maxlen=2)
         self.recording: Optional[Recording] = None
-        self._reader = BlockReader(torch)
+        self._switch = HistorySwitch(torch, readings)
+        self.history = HistoryRecorder(torch, self._switch)
         self._calls: Optional[Calls] = None
-        self._watches: list[tuple[str, Any, Any]] = []  # name, torch's function, what stands in its place
-        self._on = False
         self._spoiled = ""  # why what is being recorded will not do
         self._latest_ns = 0
         tried_out = REHEARSAL in os.environ
@@ -117,22 +116,30 @@ class Recorder:
 
     def ask(self, phases: Phases) -> None:
         """The next step is wanted; from the agent's thread."""
-        if not self._devices():
+        if not self._switch.devices():
             self._refuse(phases, "no CUDA device is in use: only torch's CUDA allocator keeps a history")
         elif self.recording is None or self._in_first:
             self.wanted = True
 
+    @property
+    def asked(self) -> bool:
+        """Whether a viewer wants something."""
+        return self.wanted or self.history.active
+
     def waits(self, phases: Phases) -> bool:
         """Whether one of the next steps is to be recorded, so that each step's end has to be seen when it comes."""
         unasked = self._automatic or self._variety is not None
-        return self.wanted or (unasked and phases.trains and bool(self._devices()))
+        return self.asked or (unasked and phases.trains and bool(self._switch.devices()))
 
     def due(self, phases: Phases) -> bool:
         """Whether the step that begins now is to be recorded; on the training's thread."""
+        if self.history.active:
+            self._counted = None
+            return False
         if self.wanted or not self.waits(phases):
             self._counted = None
             return self.wanted
-        before, self._counted = self._counted, self._asked(phases.step)
+        before, self._counted = self._counted, Asked(phases.step, *self._switch.asked())
         if before is None or phases.step <= before.step:
             return False
         steps, allocations = phases.step - before.step, self._counted.allocations - before.allocations
@@ -142,7 +149,7 @@ class Recorder:
         if phases.step < first:
             return False
         self._automatic = False
-        due = allocations <= most * steps and not self._obstacle()
+        due = allocations <= most * steps and not self._switch.obstacle()
         if due and self._more:
             self._variety = Variety()
         return due
@@ -152,31 +159,10 @@ class Recorder:
         if variety is None or steps != 1:
             self._variety = None
             return False
-        due = variety.due(allocations, requested_bytes) and not self._obstacle()
+        due = variety.due(allocations, requested_bytes) and not self._switch.obstacle()
         if variety.over and not due:
             self._variety = None
         return due
-
-    def _devices(self) -> tuple[int, ...]:
-        names = (counters.device for counters in self._readings.devices)
-        return tuple(int(name[5:]) for name in names if name.startswith("cuda:"))
-
-    def _asked(self, step: int) -> Asked:
-        read = [self._torch._C._cuda_memoryStats(index) for index in self._devices()]
-        allocations = sum(int(stats["allocation"]["all"]["allocated"]) for stats in read)
-        return Asked(step, allocations, sum(int(stats["requested_bytes"]["all"]["allocated"]) for stats in read))
-
-    def _obstacle(self) -> str:
-        """Why the program cannot be recorded now, or nothing."""
-        if not self._torch.cuda.is_initialized() or not self._devices():
-            return "no CUDA device is in use: only torch's CUDA allocator keeps a history"
-        if not all(counters.native for counters in self._readings.devices if counters.device.startswith("cuda:")):
-            return "cudaMallocAsync keeps no history"
-        if not hasattr(self._torch._C, "_cuda_isHistoryEnabled"):
-            return "this torch does not tell whether the program records a memory history of its own"
-        if self._reader.recording():
-            return "the program records a memory history of its own, which is left alone"
-        return ""
 
     # -- on the training's thread ---------------------------------------------------------
 
@@ -185,9 +171,9 @@ class Recorder:
         self.wanted = self._automatic = False
         begun = time.perf_counter_ns()
         try:
-            reason = self._obstacle() or self._begin(phases)
+            reason = self._switch.obstacle() or self._begin(phases)
         except BaseException as error:
-            if not isinstance(error, _TROUBLE) or not is_own(error):
+            if not isinstance(error, TROUBLE) or not is_own(error):
                 self.abandon()
                 raise
             reason = f"{type(error).__name__}: {error}"
@@ -213,22 +199,16 @@ class Recorder:
 
     def _open(self, phases: Phases, walked: Optional[Owners] = None, *, bare: bool = False) -> str:
         """The history is switched on; `bare`: without call sites. The reason where nothing can be recorded."""
-        torch, devices = self._torch, self._devices()
+        devices = self._switch.devices()
         self._spoiled = ""
         wall_offset_ns = _wall_offset_ns()
-        context, most = (None, FORWARD_ENTRIES) if bare else ("alloc", MAX_ENTRIES)
-        self._on = True
-        torch.cuda.memory._record_memory_history("all", context=context, stacks="python", max_entries=most)
-        before = self._reader.snapshot()
+        most = FORWARD_ENTRIES if bare else MAX_ENTRIES
+        self._switch.turn_on(most, stacks=not bare)
+        before = self._switch.reader.snapshot()
         if before is None:
             return "this torch's snapshots cannot be read"
         now = time.monotonic_ns()
-        for name in _SWITCHES:
-            original = getattr(torch._C, name, None)
-            if original is not None:
-                watched = _Watched(original, self._taken)
-                setattr(torch._C, name, watched)
-                self._watches.append((name, original, watched))
+        self._switch.watch(self._taken)
         last_ns = phases.last_step_ns or 0
         self._latest_ns = now + max(_LEAST_PATIENCE_NS, _PATIENCE * last_ns)
         self.recording = Recording(
@@ -247,13 +227,13 @@ class Recorder:
     def begin_forward(self, phases: Phases) -> None:
         """A forward begins; the first one of a program that memtui has started is recorded, up to its backward."""
         first, self._before_first = self._before_first, False
-        if not first or self.recording is not None or phases.step or phases.trains:
+        if not first or self.recording is not None or self.history.active or phases.step or phases.trains:
             return
         try:
-            self._in_first = not self._obstacle() and not self._open(phases, bare=True)
+            self._in_first = not self._switch.obstacle() and not self._open(phases, bare=True)
         except BaseException as error:
             self.abandon()
-            if not isinstance(error, _TROUBLE) or not is_own(error):
+            if not isinstance(error, TROUBLE) or not is_own(error):
                 raise
         self._looks.own_history = self._in_first
         if not self._in_first:
@@ -275,7 +255,7 @@ class Recorder:
                 recording.cost_ns += time.perf_counter_ns() - begun
                 self.forward = recording
         except BaseException as error:
-            if not isinstance(error, _TROUBLE) or not is_own(error):
+            if not isinstance(error, TROUBLE) or not is_own(error):
                 raise
         finally:
             self.abandon()
@@ -300,20 +280,22 @@ class Recorder:
             boundary.owners = self._owners()
         recording.cost_ns += time.perf_counter_ns() - begun
 
-    def finish(self, phases: Phases) -> None:
-        """The recorded step has ended: the history is read, once, and switched off."""
-        recording = self.recording
-        if recording is None:
-            return
+    def finish(self, phases: Phases, *, at_end: bool) -> None:
+        """A step has ended, just now if `at_end`; if it was recorded, the history is read, once, and switched off."""
         if self._in_first:
             self.abandon()  # no backward came: it does not train like that
-            return
+        elif self.recording is not None:
+            self._finish(phases, self.recording)
+        self.history.step_ended(phases, at_end=at_end)
+
+    def _finish(self, phases: Phases, recording: Recording) -> None:
         begun, now = time.perf_counter_ns(), time.monotonic_ns()
         try:
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices), self._owners()))
             if not self._spoiled:
                 recording.after = self._torch.cuda.memory._snapshot()
-        except _TROUBLE as error:
+                recording.buckets |= frozenset(self._looks.buckets())  # DDP may have told of those it has made anew
+        except TROUBLE as error:
             if not is_own(error):
                 raise
             self._spoiled = f"{type(error).__name__}: {error}"
@@ -329,7 +311,8 @@ class Recorder:
 
     def abandon(self) -> None:
         """Nothing is recorded any more, and everything is as it was."""
-        self._switch_off()
+        if not self.history.recording:
+            self._switch.turn_off()
         if self._calls is not None:
             self._calls.take_out()
         self._calls = self.recording = None
@@ -343,32 +326,24 @@ class Recorder:
 
     def spoil(self, reason: str) -> None:
         """The history is switched off at once, from any thread; the training's next boundary does the rest."""
-        if self._on:
+        if self.history.active:
+            self.history.cancel(reason)
+        elif self._switch.on:
             self._spoiled = reason
-            self._switch_off()
+            self._switch.turn_off()
 
     def expire(self, now_ns: int) -> None:
         """From the agent's thread: where no boundary comes any more, the history does not stay on for ever."""
+        self.history.expire(now_ns)
         if self.recording is not None and now_ns > self._latest_ns:
             self.spoil(_NO_END)
 
     def forget(self) -> None:
         """In a forked child: its allocator cannot be used, and is not asked for anything."""
-        self._on = False
+        self._switch.forget()
+        self.history.forget()
         self._variety = None
         self.abandon()
-
-    def _unwatch(self) -> None:
-        for name, original, watched in self._watches:
-            if getattr(self._torch._C, name, None) is watched:
-                setattr(self._torch._C, name, original)
-        self._watches.clear()
-
-    def _switch_off(self) -> None:
-        self._unwatch()
-        if self._on:
-            self._on = False
-            self._torch.cuda.memory._record_memory_history(None)
 
     def _taken(self) -> None:
         """The program switches a history on or off: ours goes, as if it had never been, and the program has its way."""
@@ -398,18 +373,6 @@ class Recorder:
         now = time.monotonic_ns()
         self._variety = None
         self._events.append(Event("record_refused", now, phases.step, phases.phase, text=reason))
-
-
-class _Watched:
-    """Stands in for a function of torch's, and tells when it is asked to be called; adds no frame."""
-
-    def __init__(self, original: Any, told: Any) -> None:
-        self._original, self._told = original, told
-
-    @property
-    def __call__(self) -> Any:
-        self._told()
-        return self._original
 
 
 def _wall_offset_ns() -> int:

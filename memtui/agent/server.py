@@ -32,6 +32,8 @@ _send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
 _send.restype = ctypes.c_ssize_t
 # For the same reason from the start, where the system can: each call more takes a busy program's lock once more.
 _NONBLOCKING = getattr(socket, "SOCK_NONBLOCK", 0)
+#: What is kept for a viewer that does not read; then it is let go of, and gets the history when it comes again.
+_PAST_BYTES = 32 << 20
 _AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -47,15 +49,26 @@ class _Viewer:
         self.greeted = False
         self.lost_frames = 0
         self._head = b""  # partly sent
-        self._past: deque[bytes] = deque()  # hello, history, events: never dropped, bounded by what the agent keeps
+        self._past: deque[bytes] = deque()  # hello, history, events: all of it, or the viewer goes
+        self._past_bytes = 0
         self._frames: deque[bytes] = deque()
 
     @property
     def waiting(self) -> bool:
         return bool(self._head or self._past or self._frames)
 
+    @property
+    def behind(self) -> bool:
+        """Whether its socket did not take all at the last flush."""
+        return bool(self._head)
+
+    @property
+    def overfull(self) -> bool:
+        return self._past_bytes > _PAST_BYTES
+
     def put(self, message: bytes) -> None:
         self._past.append(message)
+        self._past_bytes += len(message)
 
     def put_frame(self, message: bytes) -> None:
         if len(self._frames) >= _QUEUE_FRAMES:
@@ -76,6 +89,8 @@ class _Viewer:
                 batch = bytearray()
                 while queue and len(batch) < 65_536:
                     batch += queue.popleft()
+                if queue is self._past:
+                    self._past_bytes -= len(batch)
                 self._head = bytes(batch)
             sent = _send(self.connection.fileno(), self._head, len(self._head), _AT_ONCE)
             if sent < 0:
@@ -89,10 +104,11 @@ class _Viewer:
 class Server:
     """Listens for viewers of this user and of root; runs in the agent's thread only.
 
-    `greeting` gives the messages a new viewer gets first; `requested` is called with requests other than hello.
+    `greeting` gives the messages a new viewer gets first; `requested` is called with requests other than hello, and
+    with who asks: `send`, `has` and `waits` take that.
     """
 
-    def __init__(self, greeting: Callable[[bool], list[bytes]], requested: Callable[[str], None]) -> None:
+    def __init__(self, greeting: Callable[[bool], list[bytes]], requested: Callable[[Request, Any], None]) -> None:
         self._greeting, self._requested = greeting, requested
         # poll and not epoll: a forked child would take sockets out of its parent's epoll set.
         self._selector = selectors.PollSelector()
@@ -237,16 +253,30 @@ class Server:
                 viewer.put(message)
             viewer.greeted = True
         else:
-            self._requested(request.name)
+            self._requested(request, viewer)
 
     def broadcast(self, message: bytes, *, frame: bool) -> None:
         """Queues a message for every viewer; `flush` sends."""
-        for viewer in self._viewers.values():
-            if viewer.greeted:
+        for viewer in list(self._viewers.values()):
+            if viewer.overfull:
+                self._drop(viewer)
+            elif viewer.greeted:
                 if frame:
                     viewer.put_frame(message)
                 else:
                     viewer.put(message)
+
+    def send(self, viewer: Any, message: bytes) -> None:
+        """Queues a message for one viewer, which may have gone."""
+        viewer.put(message)
+
+    def has(self, viewer: Any) -> bool:
+        """Whether a viewer is still there."""
+        return viewer.connection in self._viewers
+
+    def waits(self, viewer: Any) -> bool:
+        """Whether it takes things more slowly than they come."""
+        return bool(viewer.behind)
 
     def flush(self) -> None:
         """Sends what is queued and goes out without waiting."""

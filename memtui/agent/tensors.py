@@ -25,6 +25,7 @@ class Memory:
     device: str
     allocated_bytes: int
     live: Optional[dict[int, int]] = None
+    segments: list[dict[str, Any]] = field(default_factory=list)  # as torch tells them, if they are wanted
     births: dict[int, tuple[int, str]] = field(default_factory=dict)
     rest: dict[str, int] = field(default_factory=dict)
 
@@ -39,6 +40,8 @@ class Taken:
     memories: list[Memory]
     selected: Selected
     cost_ns: int = 0
+    wanted: frozenset[str] = frozenset(("tensors",))  # by the names of the requests
+    settings: dict[str, Any] = field(default_factory=dict)  # of the allocator
 
 
 @dataclass

@@ -33,7 +33,10 @@ class Workers:
             self._known.add(current)
         key = id(optimizer)
         self._steps[key] = self._steps.get(key, 0) + 1
-        latest: Any = self._noted[-1] if self._noted else 0
+        try:
+            latest: Any = self._noted[-1]
+        except IndexError:  # nothing is noted, or it has just been taken in
+            latest = 0
         if type(latest) is int or latest[0] != IN_HOOK:
             self._noted.append((IN_HOOK, time.monotonic_ns(), 0))
 

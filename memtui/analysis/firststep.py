@@ -61,9 +61,9 @@ def backward_to_come(session: Session, device: str, first: FirstStep) -> Optiona
         # them after its own beginning, which is where the peak is.
         missing = max(0, gradients - found.leaf_bytes)
         others = missing if found.whole else 0
-        begin, before = first.backward_bytes, first.forward_peak_bytes
+        begin, before = first.backward_bytes, _later_forward_bytes(first, found)
         return Coming(
-            max(begin + found.peak_bytes + others, before),
+            max(begin + found.peak_bytes + others, first.forward_peak_bytes),
             max(begin + found.settled_peak_bytes + others, before),
             begin + found.end_bytes + missing,
             found.computed_again or (missing > 0 and not found.whole),
@@ -72,6 +72,15 @@ def backward_to_come(session: Session, device: str, first: FirstStep) -> Optiona
     end = first.base_bytes + gradients
     peak = max(first.backward_bytes + 2 * first.largest_activation_bytes, first.forward_peak_bytes, end)
     return Coming(peak, peak, end, kept_peak_bytes=peak + gradients)
+
+
+def _later_forward_bytes(first: FirstStep, found: Pass) -> int:
+    """The peak of a later forward, where the last outputs keep their names until the new ones have come.
+
+    As in a loop. They are what the first forward left and its backward did not find kept for it.
+    """
+    held = (first.backward_bytes or 0) - (first.base_bytes or 0)
+    return first.forward_peak_bytes + max(0, held - sum(act.bytes_held for act in found.found))
 
 
 def _by_graph(session: Session, device: str, first: FirstStep) -> Optional[Pass]:
@@ -157,8 +166,10 @@ def _gradients(model: Model, device: str) -> int:
 
 def settled_bytes(session: Session, device: str, first: FirstStep) -> int:
     """The first forward's and backward's peak as it would be with the workspaces that the backward came to make."""
-    found = _by_graph(session, device, first)
-    return (first.peak_bytes or 0) + (0 if found is None else found.settled_peak_bytes - found.peak_bytes)
+    found, peak = _by_graph(session, device, first), first.peak_bytes or 0
+    if found is None:
+        return peak
+    return max(peak + found.settled_peak_bytes - found.peak_bytes, _later_forward_bytes(first, found))
 
 
 def kept_bytes(session: Session, device: str, first: FirstStep) -> Optional[int]:
@@ -166,8 +177,10 @@ def kept_bytes(session: Session, device: str, first: FirstStep) -> Optional[int]
     if session.model is None or first.passes > 1:
         return None
     found = _by_graph(session, device, first)
-    added = 0 if found is None else found.adding_peak_bytes - found.peak_bytes
-    return max((first.peak_bytes or 0) + added, first.forward_peak_bytes) + _gradients(session.model, device)
+    gradients, peak = _gradients(session.model, device), first.peak_bytes or 0
+    if found is None:
+        return peak + gradients
+    return max(peak + found.adding_peak_bytes - found.peak_bytes, _later_forward_bytes(first, found)) + gradients
 
 
 def _peaks(session: Session, device: str, backward: Coming) -> Optional[Peaks]:

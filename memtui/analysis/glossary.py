@@ -53,6 +53,18 @@ TERMS: dict[str, tuple[str, str]] = {
     "segment": ("segment", "one piece of memory that the allocator got from the driver"),
     "block": ("block", "a piece of a segment: one tensor's memory, or a hole"),
     "largest_free_block": ("largest free block", "a request for more than this needs a new segment from the driver"),
+    "pins": (
+        "pins",
+        "a live block does so to free memory of its segment, which then cannot go back to the driver",
+    ),
+    "largest_request": (
+        "largest request",
+        "what could be allocated at once: from a free block, or with what the driver still gives",
+    ),
+    "cache_returned": (
+        "cache returned",
+        "PyTorch gives whole free segments back before it fails, and tries again; that waits for the device",
+    ),
     "fragmentation": ("fragmentation", "memory that is free inside PyTorch, in pieces too small for what is asked"),
     "num_alloc_retries": ("retries", "allocations that worked only after the whole cache was given back; each is slow"),
     "num_ooms": ("ooms", "out-of-memory errors that the allocator raised, also those the program caught"),
@@ -120,7 +132,10 @@ ORDER = (
     ),
     (
         "Fragmentation",
-        ("fragmentation", "segment", "block", "largest_free_block", "num_alloc_retries", "num_ooms"),
+        (
+            *("fragmentation", "segment", "block", "pins", "largest_free_block", "largest_request", "cache_returned"),
+            *("num_alloc_retries", "num_ooms"),
+        ),
     ),
     (
         "Time",

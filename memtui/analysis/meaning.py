@@ -209,7 +209,7 @@ def _reserved(view: View) -> str:
     if pinned:
         said += (
             f" {units.size(pinned)} of that is pinned: it lies beside live tensors in the same segment, so that not "
-            "even empty_cache() can give it back."
+            "even empty_cache() can give it back; tab 6 shows which blocks pin it."
         )
     return said
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from memtui.cli import CommandError
 from memtui.snapshots.reading import looks_like_snapshot
@@ -105,7 +105,7 @@ def _print(options: argparse.Namespace) -> int:
         for forecast in _foretold(reader.whole, options):
             reader.whole.apply_shape(forecast)
         device = options.device or reader.whole.default_device()
-        for line in shape_lines(reader.whole.shapes(device)):
+        for line in (*shape_lines(reader.whole.shapes(device)), *_segment_lines(reader, device, options.fits)):
             say(line)
         whole = build_view(reader.whole, device, reader.end_ns)
         if whole.state == "ended":
@@ -113,6 +113,23 @@ def _print(options: argparse.Namespace) -> int:
     reader.close()
     print(end="", flush=True)
     return 0
+
+
+def _segment_lines(reader: LogReader, device: str, asked_bytes: Optional[int]) -> tuple[str, ...]:
+    """What the last segments in a log come to; raises CommandError where there are none and something is asked."""
+    from memtui.analysis.segments.summary import Space, limits_of
+    from memtui.analysis.segments.words import space_lines
+
+    told = reader.whole.segments(device)
+    if told is None or told.notice:
+        if asked_bytes is None:
+            return ()
+        reason = "they are in a log from when somebody looked at the app's tab 6" if told is None else told.notice
+        raise CommandError(f"this log holds no segments of {device}: {reason}")
+    try:
+        return space_lines(Space(told, limits_of(reader.whole, device, told.time_ns)), asked_bytes)
+    except ValueError as error:
+        raise CommandError(f"the segments in this log make no sense: {error}") from None
 
 
 def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForecast]:

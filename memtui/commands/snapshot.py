@@ -1,4 +1,4 @@
-"""`memtui open` of a memory snapshot: a page, or what other programs read."""
+"""`memtui open` of a memory snapshot: the screen, a page, or what other programs read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Optional
 
 from memtui.cli import CommandError
+from memtui.snapshots.answers import Mark
 from memtui.snapshots.errors import SnapshotError
 from memtui.snapshots.instant import Instant
 from memtui.snapshots.model import open_snapshot
@@ -17,6 +18,7 @@ from memtui.snapshots.moments import instant_number, instant_words, looks_like_i
 from memtui.snapshots.queries import Opened
 
 from .ownline import writable
+from .screen import check_terminal, wants_app
 
 #: What a terminal that does not say is taken for, and what a table needs at most.
 _WIDTH, _WIDEST = 80, 120
@@ -27,23 +29,63 @@ def open_snapshot_file(options: argparse.Namespace) -> int:
     try:
         if options.html:
             return _html(options)
-        opened = _opened(options.file, options.device)
-        if options.diff is not None:
-            return _difference(opened, options)
-        number = instant_number(options.at or "peak", opened.course)
-        if options.csv:
-            return _csv(opened)
-        if options.stacks:
-            return _stacks(opened.at(number), options)
-        if options.json:
-            from memtui.snapshots.export import as_json, json_text
-
-            return _say([json_text(as_json(opened, opened.at(number)))])
-        from memtui.snapshots.page import page
-
-        return _say(page(opened, number, _width()))
+        if not (options.json or options.csv or options.stacks) and wants_app(options):
+            return _show(options)
+        return _printed(options)
     except SnapshotError as error:
         raise CommandError(str(error)) from None
+
+
+def _printed(options: argparse.Namespace) -> int:
+    opened = _opened(options.file, options.device)
+    if options.diff is not None:
+        return _difference(opened, options)
+    number = instant_number(options.at or "peak", opened.course)
+    if options.csv:
+        return _csv(opened)
+    if options.stacks:
+        return _stacks(opened.at(number), options)
+    if options.json:
+        from memtui.snapshots.export import as_json, json_text
+
+        return _say([json_text(as_json(opened, opened.at(number)))])
+    from memtui.snapshots.page import page
+
+    return _say(page(opened, number, _width()))
+
+
+def _show(options: argparse.Namespace) -> int:
+    """On the screen; what is read is read there."""
+    from memtui.tui.screens.snapshot import Start
+    from memtui.tui.snapshot_app import run_snapshot_app
+
+    def start() -> Start:
+        opened = _opened(options.file, options.device)
+        number = instant_number(options.at or ("end" if options.diff else "peak"), opened.course)
+        if options.diff is None:
+            return Start(opened, number)
+        other, before = _compared(opened, options)
+        return Start(opened, number, Mark(other, before, _words(other, before, opened)))
+
+    check_terminal()
+    try:
+        run_snapshot_app(_name(options.file), start, options.theme)
+    except ValueError as error:
+        raise CommandError(str(error), 2) from None
+    return 0
+
+
+def _words(other: Opened, number: int, opened: Opened) -> str:
+    words = instant_words(number, other.course)
+    return words if other is opened else f"{words} of {_name(other.snapshot.path)}"
+
+
+def _compared(opened: Opened, options: argparse.Namespace) -> tuple[Opened, int]:
+    """What --diff names: another snapshot's end, or an instant of this one."""
+    if os.path.exists(options.diff) or not looks_like_instant(options.diff):
+        other = _opened(options.diff, opened.device.name)
+        return other, other.course.instants - 1
+    return opened, instant_number(options.diff, opened.course)
 
 
 def _opened(path: str, device: Optional[str]) -> Opened:
@@ -69,12 +111,7 @@ def _difference(opened: Opened, options: argparse.Namespace) -> int:
 
     if options.csv or options.stacks:
         raise CommandError("--diff is printed as a table or with --json", 2)
-    other = opened
-    if os.path.exists(options.diff) or not looks_like_instant(options.diff):
-        other = _opened(options.diff, opened.device.name)
-        number = other.course.instants - 1
-    else:
-        number = instant_number(options.diff, opened.course)
+    other, number = _compared(opened, options)
     after = opened.at(instant_number(options.at or "end", opened.course))
     before = other.at(number)
     found = difference(before, after, whole_stacks=options.json)

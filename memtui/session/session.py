@@ -21,12 +21,15 @@ from memtui.wire.frames import (
     Model,
     Optimizer,
     RecordedStep,
+    Segments,
     Tensors,
 )
 
+from .between import peak_between
 from .events import insert
 from .firststep import FirstStep
 from .floors import Floor, Floors
+from .fragments import Fragments
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
@@ -56,7 +59,7 @@ PAIRING_NS = 2_000_000_000
 SETTLED_FOR_NS = 10_000_000_000
 
 #: What an agent says to a session.
-Message = Union[Hello, Frame, Event, Model, RecordedStep, BackwardGraph, Tensors, Bye]
+Message = Union[Hello, Frame, Event, Model, RecordedStep, BackwardGraph, Tensors, Segments, Bye]
 
 Connection = Literal["none", "connected", "lost", "refused"]
 
@@ -120,6 +123,8 @@ class Session:
         self._phase_peaks: dict[str, PhasePeaks] = {}
         self._recorded: deque[RecordedStep] = deque(maxlen=RECORDED_KEPT)
         self._tensors: dict[str, Tensors] = {}
+        self._segments: dict[str, Segments] = {}
+        self._fragments: dict[str, Fragments] = {}
         self.graph: Optional[BackwardGraph] = None  # of the first backward pass
         self._extra_devices: dict[str, Device] = {}
         self.trials = Trials()
@@ -143,8 +148,9 @@ class Session:
         elif isinstance(message, BackwardGraph):
             self.graph, news = message, True
         elif isinstance(message, Tensors):
-            self._tensors[message.device] = message
-            news = True
+            self._tensors[message.device], news = message, True
+        elif isinstance(message, Segments):
+            self._segments[message.device], news = message, True
         else:
             news = self._apply_bye(message)
         self.revision += news
@@ -187,7 +193,7 @@ class Session:
         before = self._device_frames.get(name)
         self._device_frames[name] = device
         self._phase_peaks.setdefault(name, PhasePeaks()).add(frame, device)
-        high = _peak_between(before, frame.step if self.frame is None else self.frame.step, device, frame.step)
+        high = peak_between(before, frame.step if self.frame is None else self.frame.step, device, frame.step)
         self._record(name, "allocated_bytes", frame.time_ns, device.allocated_bytes, high)
         self._record(name, "reserved_bytes", frame.time_ns, device.reserved_bytes)
         if frame.boundary == "forward_start" and device.allocated_bytes is not None:
@@ -198,6 +204,7 @@ class Session:
             self._record(name, "process_bytes", frame.time_ns, device.rss_bytes)
         if device.blocks is not None:
             self._blocks[name] = (device.blocks, frame.time_ns - device.blocks.age_ns)
+            self._fragments.setdefault(name, Fragments()).add(frame.step, *self._blocks[name])
         if device.classification is not None:
             measured_ns = frame.time_ns - device.classification.age_ns
             self._classifications[name] = (device.classification, measured_ns)
@@ -393,6 +400,14 @@ class Session:
         """The live tensors of a device, as of when they were asked for last."""
         return self._tensors.get(name)
 
+    def segments(self, name: str) -> Optional[Segments]:
+        """What the allocator of a device holds, by address, as of when it was asked for last."""
+        return self._segments.get(name)
+
+    def fragments(self, name: str) -> Optional[Fragments]:
+        """How much of a device's memory was free and pinned over the steps; None where no blocks were read."""
+        return self._fragments.get(name)
+
     def first_step(self, name: str) -> Optional[FirstStep]:
         """What the first step took before its optimizer ran; None where nobody watched it."""
         return self._first_steps.get(name)
@@ -439,12 +454,13 @@ class Session:
         twin.notices = dict(self.notices)
         twin._looks = {name: looks.copy() for name, looks in self._looks.items()}
         twin._floors = {name: floors.snapshot() for name, floors in self._floors.items()}
+        twin._fragments = {name: found.snapshot() for name, found in self._fragments.items()}
         twin._first_steps = {name: copy.copy(first) for name, first in self._first_steps.items()}
         twin._phase_peaks = {name: peaks.snapshot() for name, peaks in self._phase_peaks.items()}
         twin._recorded = self._recorded.copy()
         twin.trials, twin._steady, twin._shapes = self.trials.copy(), self._steady.copy(), self._shapes.copy()
         for table in (
-            *("_device_frames", "_blocks", "_classifications", "_tensors"),
+            *("_device_frames", "_blocks", "_classifications", "_tensors", "_segments"),
             *("_readings", "_paired", "_extra_devices"),
         ):
             setattr(twin, table, dict(getattr(self, table)))
@@ -476,25 +492,3 @@ class Session:
 def bare_uuid(uuid: str) -> str:
     """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
-
-
-def _peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFrame, step: int) -> Optional[int]:
-    """The most that was allocated since the previous frame, where a peak counter tells.
-
-    Whenever the lifetime counter changed, its new value was reached in between: by rising, or after a reset. Where it
-    did not change, all that is known is that nothing went above it. An exact peak of a step that began since, or that
-    is higher than it was at the previous frame, was reached in between too.
-    """
-    if before is None or now.allocated_peak_bytes is None or before.allocated_peak_bytes is None:
-        return None
-    reached = [now.allocated_peak_bytes] if now.allocated_peak_bytes != before.allocated_peak_bytes else []
-    for peak_bytes, of_step, exact in (
-        (now.step_peak_bytes, step + 1, now.step_peak_exact),
-        (now.last_step_peak_bytes, now.last_step_peak_step or step, now.last_step_peak_exact),
-        (now.highest_step_peak_bytes, now.highest_step_peak_step or 0, True),
-    ):
-        if peak_bytes is None or not exact or of_step <= before_step:
-            continue
-        if of_step > before_step + 1 or peak_bytes > (before.step_peak_bytes or 0):
-            reached.append(peak_bytes)
-    return max(reached, default=None)

@@ -54,6 +54,11 @@ def instant_words(number: int, course: Timeline) -> str:
     return f"event {number:,} of {last:,}{time_words(course.time_us(number))}"
 
 
+def place_words(number: int, course: Timeline) -> str:
+    """As `instant_words`, and "the peak" where that is; without events there is only the end."""
+    return "the peak" if number == course.peak and course.instants > 1 else instant_words(number, course)
+
+
 def time_words(time_us: Optional[int]) -> str:
     """The time since the first event, as it follows something else; nothing where it is not known."""
     return "" if time_us is None else f", at {moment(time_us)}"

@@ -83,9 +83,10 @@ class Opened:
 
     def out_of_memory(self) -> list[OutOfMemory]:
         """Requests that failed, in their order, each with the instant replayed."""
-        return [self._out_of_memory(place) for place, event in enumerate(self.device.trace) if event["action"] == "oom"]
+        return [self.out_of_memory_at(place) for place in self.course.told.places("oom")]
 
-    def _out_of_memory(self, place: int) -> OutOfMemory:
+    def out_of_memory_at(self, place: int) -> OutOfMemory:
+        """The request that failed at this place of the trace, the first being 0; some 0.1 µs an event."""
         event = self.device.trace[place]
         free = event.get("device_free")
         return OutOfMemory(

@@ -3,7 +3,7 @@
 Every line has a `kind` and a `time_ns` of the monitored machine:
 
 - `log`, the first: `format` "memtui log", `version`, `written_by`.
-- `hello`, `model`, `event`, `recorded_step`, `tensors`, `bye`: what the agent said, as on the wire.
+- `hello`, `model`, `event`, `recorded_step`, `tensors`, `segments`, `bye`: what the agent said, as on the wire.
 - `frame`: `step` (how many are completed: the number of the one under way is one more), `phase`, and `devices`, an
   object by torch's device name. Of each device the allocator's counters (`allocated_bytes`, `reserved_bytes`, ...),
   `categories` that add up to `allocated_bytes` (with the age and the phase of their measurement), `blocks`, and

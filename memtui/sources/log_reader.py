@@ -194,7 +194,7 @@ def apply_line(session: Session, plain: Any) -> None:
     if kind == "frame":
         frame = read_frame(plain)
         session.apply(frame, frame.time_ns)
-    elif kind in {"hello", "model", "event", "recorded_step", "backward_graph", "tensors", "bye"}:
+    elif kind in {"hello", "model", "event", "recorded_step", "backward_graph", "tensors", "segments", "bye"}:
         message = read_message(plain)
         session.apply(message, message.time_ns)
     elif kind == "driver":

@@ -13,11 +13,13 @@ from typing import Any, Optional
 from memtui.session.readings import DriverReading, OptimizerTrial, ShapeForecast, SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import Event, Frame, Model
+from memtui.wire.histories import HistoryNews
 
 from .agent_probe import find_agent
 from .agent_socket import AgentReader
 from .driver_poller import DriverPoller
 from .entry import Entry
+from .history_saver import HistorySaver
 from .host import HostSource
 from .log_writer import LogWriter
 from .optimizer_trials import OptimizerTrials
@@ -80,6 +82,7 @@ class Monitor:
         self._entering: Optional[asyncio.Task[None]] = None
         self._trials = trials(self._take_trial)
         self._analyst = analyst
+        self._histories = HistorySaver()
 
     def now_ns(self) -> int:
         """The monitored machine's monotonic clock."""
@@ -118,6 +121,7 @@ class Monitor:
     async def stop(self) -> None:
         """Stops the sources and closes the log; the program goes on. An agent that has not got in yet does not."""
         self._driver.stop()
+        self._histories.close()
         await self._trials.stop()
         if self._entry is not None:
             await self._entry.close()
@@ -132,8 +136,20 @@ class Monitor:
             self._log.close()
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is no agent to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is no agent to ask."""
         return self._agent is not None and self._agent.request(name)
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """Records the allocator's history of the next step into a new file here; why not, else None.
+
+        `told` is called with each state, the last one "written" or "refused": see HistorySaver.
+        """
+        path = self._agent_path()
+        return (
+            "there is no agent to ask"
+            if path is None
+            else self._histories.save(path, self._agent_pid or self.pid, told)
+        )
 
     @property
     def log_trouble(self) -> str:

@@ -12,6 +12,7 @@ from memtui.session.members import Member, newest, number_lives
 from memtui.session.readings import DriverReading, ShapeForecast, SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import Event
+from memtui.wire.histories import HistoryNews
 
 from .driver_poller import DriverPoller
 from .driver_shared import reading_for
@@ -111,6 +112,10 @@ class Ranks:
     def request(self, name: str) -> bool:
         """Asks the agent of the shown one for something; False where there is none to ask."""
         return self.shown.request(name)
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """Saves the history of the shown one's next step; why not, else None."""
+        return self.shown.save_history(told)
 
     def choose(self, member: Member) -> None:
         """Shows this one from now on."""

@@ -9,6 +9,7 @@ from typing import Callable, Optional
 from memtui.session.members import Member, newest
 from memtui.session.readings import DeviceReading, DriverReading, OtherProcess, ShapeForecast
 from memtui.session.session import Session
+from memtui.wire.histories import HistoryNews
 
 from .log_format import LogError
 from .log_ranks import RankLog
@@ -83,6 +84,10 @@ class RanksReplay:
     def request(self, name: str) -> bool:
         """Never: there is no agent in a recording."""
         return False
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """There is no process to ask."""
+        return self._chosen[1].save_history(told)
 
     async def start(self) -> None:
         """Reads the logs one after the other; then shows their end."""

@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 from memtui.session.readings import ShapeForecast
 from memtui.session.session import Session
+from memtui.wire.histories import HistoryNews
 
 from .log_format import LogError
 from .log_reader import LogReader, nothing_recorded, open_log
@@ -59,6 +60,10 @@ class Replay:
         """Closes the log."""
         if self._reader is not None:
             self._reader.close()
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """There is no process to ask."""
+        return "this is a recording: there is no process that could record a history"
 
     def request(self, name: str) -> bool:
         """Never: there is no agent in a recording."""

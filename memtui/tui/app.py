@@ -26,6 +26,7 @@ from .feed import BuildView, Feed
 from .look import choose, make, textual_theme
 from .palette import Colors
 from .screens.monitor import MonitorScreen
+from .widgets.segments import BATCH
 
 if TYPE_CHECKING:
     from memtui.session.members import Member
@@ -282,7 +283,12 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         place = "" if view is None else view.place
         facts, reason = gather(self.feed.session, device, self.monitor.timeline.now_ns(), DEFAULT)
         title = " · ".join(part for part in ("what if", device, place) if part)
-        self.push_screen(WhatIfScreen(self.look, title, device, facts, reason))
+        self.push_screen(WhatIfScreen(self.look, title, device, facts, reason), self._after_what_if)
+
+    def _after_what_if(self, wanted: Optional[str]) -> None:
+        if wanted == "batch":
+            self.monitor.action_tab("segments")
+            self.monitor.segment_map.action_ask(BATCH)
 
     def action_out_of_memory(self) -> None:
         """Why an allocation failed, who held the memory, and what would have helped."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memtui.session.members import Member
     from memtui.session.readings import DriverReading
     from memtui.session.session import Session
+    from memtui.wire.histories import HistoryNews
 
 
 class ExitText(Protocol):
@@ -76,7 +77,10 @@ class Feed(Protocol):
         """The monitored machine's monotonic clock; for a recording the instant that is shown."""
 
     def request(self, name: str) -> bool:
-        """Asks the agent for something ("record", "tensors"); False where there is none to ask."""
+        """Asks the agent for something ("record", "tensors", "segments"); False where there is none to ask."""
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        """Saves the allocator's history of the next step; why not, else None, and `told` hears how it stands."""
 
     async def start(self) -> None:
         """Starts the sources."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
 
 from textual.message import Message
+
+if TYPE_CHECKING:
+    from memtui.snapshots.answers import Answer, Mark, Overview
 
 
 @dataclass
@@ -39,18 +43,41 @@ class TabPointed(Message):
     name: str
 
 
+class TabTurned(Message):
+    """A tab is to show its contents in another way."""
+
+    def can_replace(self, message: Message) -> bool:
+        """What is shown is drawn once however many keys were pressed."""
+        return isinstance(message, TabTurned)
+
+
 @dataclass
-class StepTurned(Message):
-    """The step tab is to show something else of its step."""
+class SnapshotOpened(Message):
+    """A device of a snapshot has been read; it is to be looked at from an instant, beside a mark if there is one."""
+
+    overview: Overview
+    number: int
+    mark: Optional[Mark]
+
+
+@dataclass
+class InstantAnswered(Message):
+    """What was there at an instant of an overview is known."""
+
+    overview: Overview
+    answer: Answer
+
+
+@dataclass
+class SnapshotFailed(Message):
+    """Reading a snapshot, or asking it, went wrong."""
+
+    error: Exception
+
+
+class SnapshotTurned(Message):
+    """A part of a snapshot's screen is to show something else."""
 
     def can_replace(self, message: Message) -> bool:
         """What is shown is drawn once however many keys were pressed."""
-        return isinstance(message, StepTurned)
-
-
-class TensorsTurned(Message):
-    """The tensors tab is to show its table in another way."""
-
-    def can_replace(self, message: Message) -> bool:
-        """What is shown is drawn once however many keys were pressed."""
-        return isinstance(message, TensorsTurned)
+        return isinstance(message, SnapshotTurned)

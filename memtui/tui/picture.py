@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Optional
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Optional
 
 from .app import MemtuiApp
 from .feed import BuildView, Feed
+
+if TYPE_CHECKING:
+    from .screens.snapshot import Start
 
 
 async def render(
@@ -31,6 +35,23 @@ async def render(
             await pilot.press(key)
         await asyncio.sleep(after)
         app.monitor.draw_changes(force=True)
+        await pilot.pause()
+        return app.export_screenshot(title="memtui", simplify=True)
+
+
+async def render_snapshot(
+    start: Callable[[], Start], name: str, width: int, height: int, *, theme: str = "dark", keys: tuple[str, ...] = ()
+) -> str:
+    """An SVG of a memory snapshot's screen at a size and theme, after `keys`; what each asks for is waited for."""
+    from .snapshot_app import SnapshotApp
+
+    app = SnapshotApp(name, start, theme=theme, ascii_only=False, color_system="truecolor", environment={})
+    async with app.run_test(size=(width, height)) as pilot:
+        for key in ("", *keys):
+            if key:
+                await pilot.press(key)
+            while not app.snapshot.settled:
+                await pilot.pause(0.02)
         await pilot.pause()
         return app.export_screenshot(title="memtui", simplify=True)
 

@@ -66,7 +66,7 @@ TENANTS = (
     "device_free",
     "other_tenant",
 )
-_INK, _FILL, _PHASE, _PAIR = 0x100, 0x140, 0x180, 0x200
+_INK, _FILL, _PHASE, _PIN, _PAIR = 0x100, 0x140, 0x180, 0x1C0, 0x200
 _PLACES = {key: place for place, key in enumerate(TENANTS)}
 
 
@@ -78,6 +78,11 @@ def ink(tenant: str) -> str:
 def fill(tenant: str) -> str:
     """The role of a tenant's part of a bar."""
     return chr(_FILL + _PLACES.get(tenant, len(TENANTS) - 1))
+
+
+def pin(tenant: str) -> str:
+    """The role of a cell of a tenant's in which a block pins free memory."""
+    return chr(_PIN + _PLACES.get(tenant, len(TENANTS) - 1))
 
 
 #: What can lie on each other in one cell of a stacked area; an empty name is nothing, the background.

@@ -6,6 +6,7 @@ from typing import Callable, Optional
 
 from memtui.analysis import recorded_words, units
 from memtui.analysis.events import event_text
+from memtui.analysis.history_words import history_line
 from memtui.analysis.recorded import StepTimeline
 from memtui.session.session import Session
 from memtui.wire.frames import RecordedStep
@@ -35,6 +36,13 @@ class RecordedSteps:
             return
         self._asked_ns = self.feed.now_ns()
         self._say("recording the next step")
+
+    def save(self) -> None:
+        """Saves the allocator's history of the next step, or says why that is impossible."""
+        reason = recorded_words.cannot_record(self.feed.session, replay=self.feed.replay)
+        reason = reason or self.feed.save_history(lambda news: self._say(history_line(news)))
+        if reason is not None:
+            self._say(reason)
 
     def look(self, device: str) -> None:
         """Gives the tab the steps of a device, and says what is new."""

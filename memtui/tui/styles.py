@@ -69,9 +69,11 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
         if tenant == "device_free":
             table[roles.ink(tenant)] = style(colors.dim)
             table[roles.fill(tenant)] = style(colors.faint, colour)
+            table[roles.pin(tenant)] = style(colors.dim, underline=True)
             continue
         letter = letter_on(colour)
         table[roles.ink(tenant)] = style(letter, colour)
+        table[roles.pin(tenant)] = style(letter, colour, bold=True, underline=True)
         # In the bar the letter stands in every cell: a quieter one, so that the colour is what is seen first.
         table[roles.fill(tenant)] = style(mix(colour, letter, 0.6), colour)
     for lower in roles.STACKED:
@@ -87,6 +89,7 @@ def _colour_styles(colors: Colors) -> dict[str, Style]:
 def _mono_styles() -> dict[str, Style]:
     plain, dim, bold = Style(), Style(dim=True), Style(bold=True)
     reverse, italic = Style(reverse=True, bold=True), Style(italic=True)
+    underlined = Style(bold=True, underline=True)
     table = {
         " ": plain,
         roles.TEXT: plain,
@@ -120,6 +123,7 @@ def _mono_styles() -> dict[str, Style]:
     }
     for place, tenant in enumerate(roles.TENANTS):
         table[roles.ink(tenant)] = bold
+        table[roles.pin(tenant)] = underlined
         # Neighbours are told apart by their letters; every other one is bold, so that a border is seen too.
         table[roles.fill(tenant)] = dim if tenant == "device_free" else bold if place % 2 else plain
     for lower in roles.STACKED:

@@ -26,7 +26,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     ),
     "libcuda": ("driver.c", "driver_memory.c"),
     "libnvidia-ml": ("nvml.c", "nvml_figures.c", "nvml_sensors.c", "nvml_absent.c"),
-    "libcublas": ("cublas.c",),
+    "libcublas": ("cublas.c", "cublas_products.c"),
     "libcublasLt": ("cublaslt.c",),
     "libcudnn": (
         "cudnn.c",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional, TypeVar
 
+from .histories import HistoryNews, HistoryPart
+
 #: Raised by one when an older peer would misread a message; fields that are merely new do not raise it.
 PROTOCOL = 1
 
@@ -34,16 +36,6 @@ PHASES = ("startup", "forward", "backward", "optimizer", "between", "evaluation"
 
 #: A notice of an agent that was not there from the program's beginning: what it calls step 1 is none.
 CAME_LATE = "the agent came while the program ran: steps are counted from there"
-
-#: Boundaries at which a frame is made on the training's thread.
-BOUNDARIES = (
-    "forward_start",
-    "evaluation_start",
-    "backward_start",
-    "backward_end",
-    "optimizer_start",
-    "optimizer_end",
-)
 
 
 @dataclass(frozen=True)
@@ -403,6 +395,40 @@ class Tensors:
     cost_ns: int = 0
 
 
+@dataclass(frozen=True, eq=False)  # told apart by which it is, as a graph
+class Segments:
+    """What one device's allocator holds, by address, at one instant.
+
+    Addresses and sizes count 512 bytes, addresses from `base_address`. A segment is (address, size, stream, small,
+    expandable, private, pieces): as in a RecordedHeap, and how many of `pieces` are its own, which follow in the order
+    of addresses and fill it. A piece is (size, kind, blocks, name): of live blocks the kind is an index into
+    `categories`, else FREE_PIECE or PENDING_PIECE; `blocks` of one category that lie side by side may be one piece;
+    the name is an index into `names`, -1 where it is not known. Where there are too many, those of several categories
+    become one too, of the category that has most of it (`mixed_blocks`), and small segments are left out (`others`).
+    """
+
+    time_ns: int
+    step: int
+    phase: str
+    device: str
+    allocated_bytes: int
+    base_address: int = 0
+    segments: tuple[tuple[int, ...], ...] = ()
+    pieces: tuple[tuple[int, ...], ...] = ()
+    categories: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # torch's own `allocator_settings`
+    mixed_blocks: int = 0
+    others_count: int = 0
+    others_bytes: int = 0
+    notice: str = ""  # why there are no segments
+    cost_ns: int = 0
+
+
+#: Kinds of pieces that nothing is allocated in: free ones, and those that another stream may still use.
+FREE_PIECE, PENDING_PIECE = -1, -2
+
+
 @dataclass(frozen=True)
 class Bye:
     """Last message: the interpreter is shutting down. `exception` is the uncaught one's class, if any."""
@@ -421,11 +447,17 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Request:
-    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "unload" or "ping"."""
+    """From viewer to agent: `name` is "hello" (first), "record" (the next step), "tensors", "segments", "unload" or
+    "ping".
+
+    "history" asks for the allocator's history of the next `steps`, with call stacks whatever they cost where `stacks`.
+    """
 
     name: str
     protocol: int = PROTOCOL
-    history: bool = True
+    history: bool = True  # of "hello": whether the past is wanted
+    steps: int = 1
+    stacks: bool = False
 
 
 _Message = TypeVar("_Message")
@@ -449,6 +481,9 @@ MESSAGES = {
     "recorded_step": RecordedStep,
     "backward_graph": BackwardGraph,
     "tensors": Tensors,
+    "history_news": HistoryNews,
+    "history_part": HistoryPart,
+    "segments": Segments,
     "bye": Bye,
     "refusal": Refusal,
     "request": Request,

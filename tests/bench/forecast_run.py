@@ -178,7 +178,8 @@ def _after_recorded(reader: LogReader, peaks: list[Peaks]) -> Optional[Forecast]
     if recorded is None or recorded.heap is None:
         return None
     told = reader.session_at(recorded.time_ns + recorded.duration_ns + _FRAME_NS).device_frame(_DEVICE)
-    found = replayed(recorded, steps=len(peaks) - recorded.step)
+    torch = "" if reader.whole.hello is None else reader.whole.hello.torch
+    found = replayed(recorded, torch=torch, steps=len(peaks) - recorded.step)
     so_far = Peaks(told.allocated_peak_bytes or 0, told.reserved_peak_bytes or 0) if told else Peaks(0, 0)
     fresh = from_nothing(recorded)
     return Forecast(

@@ -57,7 +57,8 @@ _PROGRAMS_ALONE = (
     _Program("CUDA graphs of a model", ("cuda_graphs.py", "callables")),
     _Program("a step as one CUDA graph", ("cuda_graphs.py", "step")),
     _Program("Hugging Face Trainer", ("hf_trainer.py",), ("transformers", "accelerate")),
-    _Program("Lightning", ("lightning_trainer.py",), ("lightning",)),
+    # Its second epoch holds one logged value more, and the plan has ended by then: with --steps 20 both are equal.
+    _Program("Lightning", ("lightning_trainer.py",), ("lightning",), slack=0.001, why="or a logged value less"),
     _Program("accelerate", ("accelerate_loop.py",), ("accelerate",)),
 )
 _PROGRAMS_TOGETHER = (

@@ -3,8 +3,9 @@
 Rows are `../shared/cases/ground_truth.jsonl` beside the checkout; every one that plain torch reproduces and that has a
 program in `programs/published` is run with this interpreter's torch, or with the version that it was published with
 where `MEMTUI_BENCH_TORCHES` names that. `MEMTUI_BENCH_ROWS=ViT,BERT` asks for some series alone. A figure's error is
-told whole; bars hold for what of it is beyond the last digit published. Rivals are the closed form and torch's own
-MemTracker under fake tensors.
+told whole; bars hold for what of it is beyond the last digit published. Compiled runs come in the order of their
+publication and share what the compiler keeps on disk. Rivals are the closed form and torch's own MemTracker, of this
+interpreter's torch, under fake tensors: its figure is what it alone says, of the same program without a GPU.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from memtui.virtual_gpu import VirtualGpuError, environment, profile_of
 from memtui.virtual_gpu.torch_install import torch_location_of
 
 from . import surroundings
-from .published_rows import Case, Run, Shape, case_of, claimed, rows, size_bytes, where
+from .published_rows import UNAVAILABLE, Case, Run, Shape, case_of, claimed, rows, size_bytes, where
 from .published_torches import python_with, wanted
 from .report import Line, Skipped, at_most
 
 _SECONDS = 590
+_TRACKER_SECONDS = 240
 #: Beyond the last published digit, a figure that is further off than this is listed with what is known of its cause.
 _MISS = 0.001
 _DRIVER_MISS = 0.02
@@ -43,6 +45,8 @@ class Scored:
     case: Case
     torch: str
     predicted_bytes: float
+    #: Where it ran again: what the first run had.
+    first_bytes: Optional[float] = None
 
     @property
     def error(self) -> float:
@@ -62,7 +66,7 @@ class Scored:
 
 
 def bench() -> Iterator[Line]:
-    """Rows that have no run, then figures by kind, misses, the split of constants, and the rivals."""
+    """Rows and their versions, figures by kind, misses, what is open, the split of constants, and the rivals."""
     found = rows()
     if found is None:
         raise Skipped(f"no {where().name} beside the checkout, in ../shared/cases")
@@ -79,20 +83,37 @@ def bench() -> Iterator[Line]:
         else:
             pythons[version] = python
     runner = Runner(pythons)
+    yield from versions(cases, set(pythons))
     scored = []
     for case in _together(cases):
         result = runner.result(case)
         if isinstance(result, str):
             yield Line(case.name, f"not run: {result}")
         else:
-            scored.append(Scored(case, result["torch"], result[case.figure]))
+            first = result["first"][case.figure] if "first" in result else None
+            scored.append(Scored(case, result["torch"], result[case.figure], first))
             yield _row(scored[-1])
     if not scored:
         raise Skipped("nothing could be run")
     yield from summary(scored)
     yield from misses(scored)
+    yield from choices(scored)
     yield from constants(scored, found)
     yield from rivals(scored, runner)
+
+
+def versions(cases: list[Case], had: set[str]) -> Iterator[Line]:
+    """Which torch each row was published with, and whether that runs here."""
+    for version, count in Counter(case.torch or "not named" for case in cases).items():
+        if version in had:
+            shown = "runs with that"
+        elif version == "not named":
+            shown = "any may be the one; none counts as its own"
+        else:
+            nearest = {case.nearest for case in cases if case.torch == version} & had
+            why = UNAVAILABLE.get(version, "not among MEMTUI_BENCH_TORCHES")
+            shown = f"not to be had, {why}; runs with {' or '.join(map(str, nearest)) or 'the one at hand'}"
+        yield Line(f"published with torch {version}", f"{count} rows: {shown}")
 
 
 def _row(one: Scored) -> Line:
@@ -132,40 +153,44 @@ def _together(cases: list[Case]) -> list[Case]:
 
 
 class Runner:
-    """Runs each program once."""
+    """Runs each program once, or where it had run before, twice."""
 
     def __init__(self, pythons: dict[str, pathlib.Path]) -> None:
         self._pythons = pythons
         self._kept: dict[tuple[str, Run], dict[str, Any] | str] = {}
+        self._compiled = tempfile.TemporaryDirectory()
 
-    def result(self, case: Case) -> dict[str, Any] | str:
-        """What the case's run printed, or why it did not."""
+    def result(self, case: Case, seconds: float = _SECONDS) -> dict[str, Any] | str:
+        """What the case's run printed, with what a first run of two did; or why it did not."""
         run = case.run
         version = case.torch if case.torch in self._pythons else case.nearest
         python = str(self._pythons.get(version or "", sys.executable))
         if (python, run) not in self._kept:
-            self._kept[python, run] = _run(python, run)
+            found = _run(python, run, self._compiled.name, seconds)
+            if run.again and not isinstance(found, str):
+                second = _run(python, run, self._compiled.name, seconds)
+                found = second if isinstance(second, str) else {**second, "first": found}
+            self._kept[python, run] = found
         return self._kept[python, run]
 
 
-def _run(python: str, run: Run) -> dict[str, Any] | str:
+def _run(python: str, run: Run, caches: str, seconds: float) -> dict[str, Any] | str:
     location = None if python == sys.executable else torch_location_of(python)
     if run.compiled and not _has_triton(location):
         return "Triton is not installed"
-    profile = profile_of(memory=run.memory, cc=run.cc, context=run.context)
+    profile = profile_of(memory=run.memory, cc=run.cc, context=run.context, multiprocessors=run.multiprocessors)
     command = ["nice", "-n", "5", python]
     if "--ddp" in run.arguments:  # a rank's memory does not depend on how many there are
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
     command += [str(surroundings.PROGRAMS / "published" / run.program), *run.arguments]
-    with tempfile.TemporaryDirectory() as caches:
-        kept = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
-        try:
-            given = {**environment(profile, location, surroundings.plain()), **kept}
-            done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
-        except VirtualGpuError as error:
-            return f"no virtual GPU: {error}"
-        except subprocess.TimeoutExpired:
-            return f"not over after {_SECONDS} s"
+    kept = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+    try:
+        given = {**environment(profile, location, surroundings.plain()), **kept}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=seconds, check=False)
+    except VirtualGpuError as error:
+        return f"no virtual GPU: {error}"
+    except subprocess.TimeoutExpired:
+        return f"not over after {seconds:.0f} s"
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         return " ".join((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].split())[:150]
@@ -218,6 +243,17 @@ def misses(scored: list[Scored]) -> Iterator[Line]:
             yield Line(f"off: {one.case.name}", f"{gib} predicted, {100 * one.error:+.2f} %: {cause}")
 
 
+def choices(scored: list[Scored]) -> Iterator[Line]:
+    """What a source leaves open that decides the figure, and what the other choice gives."""
+    for one in scored:
+        if one.case.choice and one.first_bytes is not None:
+            other = one.first_bytes / one.case.published_bytes - 1
+            yield Line(
+                f"open: {one.case.name}",
+                f"{one.case.choice} ({100 * one.error:+.3f} %; the first run of the two: {100 * other:+.3f} %)",
+            )
+
+
 def constants(scored: list[Scored], found: list[dict[str, Any]]) -> Iterator[Line]:
     """The driver's figures with a context that another source measured."""
     driver = [one for one in scored if one.case.driver]
@@ -232,29 +268,42 @@ def constants(scored: list[Scored], found: list[dict[str, Any]]) -> Iterator[Lin
 
 
 def rivals(scored: list[Scored], runner: Runner) -> Iterator[Line]:
-    """The closed form and MemTracker where a row is a transformer's peak; this virtual GPU on exactly those."""
-    shaped = [one for one in scored if one.case.shape is not None]
-    if not shaped:
-        return
-    yield Line("a transformer's peaks: virtual GPU", _spread([abs(one.error) for one in shaped]))
-    formula = [abs(_with_context(one, closed_form_bytes(one.case.shape))) for one in shaped if one.case.shape]
-    yield Line("the same: closed form", _spread(formula))
-    errors, refused, ours = [], [], []
-    for one in shaped:
-        if one.case.run.compiled:
-            refused.append("compiled")
-            continue
-        run = dataclasses.replace(one.case.run, arguments=(*one.case.run.arguments, "--tracker"))
-        result = runner.result(dataclasses.replace(one.case, run=run, torch=None, nearest=None))
-        if isinstance(result, str):
-            refused.append(result)
-        else:
-            errors.append(abs(_with_context(one, result["tracker_peak"])))
-            ours.append(abs(one.error))
-    if errors:
-        yield Line("the same: MemTracker", f"{_spread(errors)}; virtual GPU there: {_spread(ours)}")
-    for why, count in Counter(refused).items():
+    """The closed form where a row is a transformer's peak, MemTracker where it tells such a figure; both's spread."""
+    formula, tracker, refused = [], [], Counter[str]()
+    for one in scored:
+        shown = [f"virtual GPU {100 * one.error:+.2f}"]
+        if one.case.tracked:
+            found = _tracked(one, runner)
+            if isinstance(found, str):
+                refused[found] += 1
+                shown.append(f"MemTracker – ({found})")
+            else:
+                tracker.append((one, _with_context(one, found)))
+                shown.append(f"MemTracker {100 * tracker[-1][1]:+.2f}")
+        if one.case.shape is not None:
+            formula.append((one, _with_context(one, closed_form_bytes(one.case.shape))))
+            shown.append(f"closed form {100 * formula[-1][1]:+.2f}")
+        if len(shown) > 1:
+            yield Line(f"rivals, {one.case.name}", ", ".join(shown) + " %")
+    for name, those in (("closed form", formula), ("MemTracker", tracker)):
+        if those:
+            yield Line(name, _spread([abs(error) for _, error in those]))
+            yield Line(f"virtual GPU on {name}'s rows", _spread([abs(one.error) for one, _ in those]))
+    for why, count in refused.items():
         yield Line("MemTracker does not run", f"{count} rows: {why}")
+
+
+def _tracked(one: Scored, runner: Runner) -> float | str:
+    """What MemTracker says of the row's program, in bytes, or why it says nothing."""
+    run = one.case.run
+    if run.compiled:
+        return "compiled"
+    run = dataclasses.replace(run, arguments=(*run.arguments, "--tracker"))
+    found = runner.result(dataclasses.replace(one.case, run=run, torch=None, nearest=None), _TRACKER_SECONDS)
+    if isinstance(found, str):
+        return found
+    size: float = found.get("tracker_peak", found.get(one.case.figure))
+    return size
 
 
 def _with_context(one: Scored, size: float) -> float:

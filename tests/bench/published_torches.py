@@ -36,19 +36,23 @@ def python_with(version: str, triton: bool) -> pathlib.Path | str:
             _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", f"torch=={version}")
             _run(str(python), "-m", "pip", "install", "--quiet", *_SMALL)
             done.touch()
-        if triton and not list(folder.glob("lib/python*/site-packages/triton")):
-            _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", _triton(folder))
+        if triton and not list(folder.glob(f"lib/python*/site-packages/triton-{_triton(folder)}.dist-info")):
+            _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", f"triton=={_triton(folder)}")
     except subprocess.CalledProcessError as error:
         return " ".join((error.stderr or str(error)).split())[-160:]
+    except LookupError as error:
+        return str(error)
     return python
 
 
 def _triton(folder: pathlib.Path) -> str:
+    """The version that torch's own metadata names, in parentheses where torch is older."""
     for metadata in folder.glob("lib/python*/site-packages/torch-*.dist-info/METADATA"):
-        found = re.search(r"^Requires-Dist: (triton==[\w.]+)", metadata.read_text(encoding="utf-8"), re.MULTILINE)
+        text = metadata.read_text(encoding="utf-8")
+        found = re.search(r"^Requires-Dist: triton ?\(?==([\w.]+)", text, re.MULTILINE)
         if found:
             return found.group(1)
-    return "triton"
+    raise LookupError("it names no Triton")
 
 
 def _run(*command: str) -> None:

@@ -15,10 +15,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from memtui.snapshots.answers import Mark, answer, overview
+from memtui.snapshots.model import open_snapshot
+from memtui.snapshots.queries import Opened
 from memtui.snapshots.reading import estimated_bytes
+from memtui.tui.glyphs import UNICODE
+from memtui.tui.look import make as make_look
+from memtui.tui.palette import THEMES
+from memtui.tui.plot.coursepicture import area, course_scale
+from memtui.tui.plot.coursewindow import CourseWindow
 
 from . import surroundings
 from .report import Line, at_most
@@ -26,6 +35,10 @@ from .report import Line, at_most
 #: (events, highest ratio of processor time): from DESIGN, section 7. For memory it is the same for both.
 BARS = ((240_000, 1.5), (1_000_000, 1.3))
 MEMORY_BAR = 1.3
+#: What the screen answers of an instant, on a thread beside the interface; what is asked for meanwhile waits for it.
+ANSWER_BAR_MS = 150.0
+#: A key's picture of a timeline, at 120x40.
+PICTURE_BAR_MS = 10.0
 #: The ratios are of medians; a shared machine has slow moments.
 RUNS = 5
 _LINES = 700
@@ -54,7 +67,34 @@ def bench() -> Iterator[Line]:
             yield from _lines(events, bar, bare, opened)
             taken = statistics.median(cost.peak_bytes for cost in opened)
             yield Line(f"memory foretold, {events:,} events", f"{estimated_bytes(path) / taken:.2f} x what it took")
+            if events == BARS[0][0]:
+                yield from _screen(path, events)
             os.unlink(path)
+
+
+def _screen(path: str, events: int) -> Iterator[Line]:
+    """What keys of the screen cost: an instant's tables, difference and flame view, and the timeline anew."""
+    snapshot = open_snapshot(path)
+    opened = Opened(snapshot, snapshot.device(None))
+    last, peak = opened.course.instants - 1, opened.course.peak
+    mark = Mark(opened, peak, "the peak")
+    answers = [_cpu_ms(lambda number=number: answer(opened, number, mark)) for number in range(1, last, last // 9)]
+    note = f" (most {max(answers):.0f} ms)"
+    yield at_most(f"screen, {events:,} events, an instant", statistics.median(answers), ANSWER_BAR_MS, "ms", 0, note)
+    whole, look, pictures = overview(opened), make_look(THEMES[0], UNICODE, "truecolor"), []
+    scale = course_scale(whole, 15, fit=False)
+    for length in [last >> halves for halves in range(12)] * 3:
+        window = CourseWindow(last + 1, max(0, min(peak - length // 2, last + 1 - length)), length, peak)
+        pictures.append(_cpu_ms(lambda window=window: area(whole, window, 113, scale, 15, look)))
+    note = f" (most {max(pictures):.1f} ms)"
+    text = f"screen, {events:,} events, the timeline anew"
+    yield at_most(text, statistics.median(pictures), PICTURE_BAR_MS, "ms", 1, note)
+
+
+def _cpu_ms(work: Callable[[], object]) -> float:
+    begun_ns = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - begun_ns) / 1e6
 
 
 def _lines(events: int, bar: float, bare: list[Cost], opened: list[Cost]) -> Iterator[Line]:

@@ -72,7 +72,12 @@ def persistent_bytes(ours: dict[str, Any], theirs: dict[str, Any]) -> int:
 
 
 def unexplained_bytes(ours: dict[str, Any], theirs: dict[str, Any], names: tuple[str, ...]) -> int:
-    """What is left of the difference in the category of `names` that is most apart, after every reason."""
+    """What is left of the difference in the category of `names` that is most apart, after every reason.
+
+    The reasons are read from the program's own account, block by block, so they add up by themselves: what is left says
+    that memtui agrees with that account, and that MemTracker's figure is the sum of what it follows. It is no evidence
+    for a reason.
+    """
     agent = dict(ours["agent"])
     agent["inputs"] = agent.get("inputs", 0) + agent.pop("unattributed", 0)  # see categories.py
     for name in names:

@@ -70,6 +70,12 @@ def recorded_tensors() -> MadeUpRecording:
     return feed
 
 
+def recorded_segments() -> MadeUpRecording:
+    feed = MadeUpRecording()
+    feed.session.apply(feed.training.segments(feed.clock_ns - 7_000_000_000), feed.clock_ns)
+    return feed
+
+
 CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool]] = {
     "training-80x24": (training, (80, 24), (), False),
     "training-120x40": (training, (120, 40), (), False),
@@ -94,6 +100,13 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[str, ...], bool
     "tensors-ascii-120x30": (training, (120, 30), ("5", "pagedown"), True),
     "tensors-filtered-100x30": (training, (100, 30), ("5", "s", "c", "slash", *"h.11.", "enter"), False),
     "tensors-replay-80x24": (recorded_tensors, (80, 24), ("5",), False),
+    "segments-80x24": (training, (80, 24), ("6",), False),
+    "segments-120x40": (training, (120, 40), ("6", "f", *"1.5GiB", "enter"), False),
+    "segments-200x50": (training, (200, 50), ("6", "s", "down", "down", "down"), False),
+    "segments-ascii-80x24": (training, (80, 24), ("6", "f", *"64GiB", "enter"), True),
+    "segments-batch-100x30": (recorded_step, (100, 30), ("6", "b", *"x2", "enter"), False),
+    "segments-asking-80x24": (training, (80, 24), ("6", "f", *"6q1"), False),
+    "segments-replay-80x24": (recorded_segments, (80, 24), ("6",), False),
     "quit-80x24": (supervised, (80, 24), ("q",), False),
     "help-100x40": (training, (100, 40), ("question_mark",), False),
     "meaning-80x24": (training, (80, 24), ("m",), False),

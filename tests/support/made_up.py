@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Callable, Optional
 
 from memtui.session.readings import DeviceReading, DriverReading, HostReading, OtherProcess
 from memtui.session.session import Session
 from memtui.wire.frames import (
+    FREE_PIECE,
     BlockSummary,
     Bye,
     Classification,
@@ -21,9 +23,11 @@ from memtui.wire.frames import (
     Model,
     Optimizer,
     Pinned,
+    Segments,
     Tensor,
     Tensors,
 )
+from memtui.wire.histories import HistoryNews
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -206,6 +210,46 @@ class Training:
         shown = sum(row.size_bytes for row in rows)
         return Tensors(time_ns, step, phase, device, allocated, tuple(rows), 1_234, allocated - shown, 900_000)
 
+    def segments(self, time_ns: int, device: str = "cuda:0") -> Segments:
+        """What the allocator holds at an instant: blocks of each category in segments, some of which have holes."""
+        step, phase, _, _, _ = self.place(time_ns)
+        figures = self.figures(time_ns)
+        drawn, segments, pieces, names = random.Random(1), [], [], []
+        categories = tuple(name for name, size in figures.items() if size)
+        address, left, pinned = 0, self.reserved(), self.total * 19 // 800 >> 9
+        for kind, category in enumerate(categories):
+            blocks = max(1, min(48, figures[category] // (64 * MIB)))
+            for block in range(blocks):
+                size = figures[category] // blocks >> 9
+                hole = min(pinned, drawn.choice((0, 0, size // 20, size // 5, size))) if kind else 0
+                whole = -(-(size + hole) // 4096) * 4096
+                pinned = max(0, pinned - (whole - size))
+                if category == "optimizer_state":
+                    names.append(f"transformer.h.{block}.mlp.c_fc.weight exp_avg")
+                name = len(names) - 1 if category == "optimizer_state" else -1
+                own = [(size, kind, 1, name), (whole - size, FREE_PIECE, 0, -1)]
+                own = [piece for piece in (own if drawn.random() < 0.7 else own[::-1]) if piece[0]]
+                segments.append((address, whole, 0, 0, 0, 0, len(own)))
+                pieces += own
+                address += whole + 4096 * drawn.choice((0, 0, 8))
+                left -= whole << 9
+        while left >= 512 * MIB:
+            segments.append((address, GIB >> 10, 0, 0, 0, 0, 1))
+            pieces.append((GIB >> 10, FREE_PIECE, 0, -1))
+            address, left = address + (GIB >> 10), left - GIB // 2
+        return Segments(
+            time_ns,
+            step,
+            phase,
+            device,
+            sum(figures.values()),
+            0x7F3A00000000,
+            tuple(segments),
+            tuple(pieces),
+            categories,
+            tuple(names),
+        )
+
     def reserved(self) -> int:
         """The allocator's segments: grown once, after the first step."""
         grown = self.step > 0
@@ -257,6 +301,7 @@ class MadeUpFeed:
         self.hertz = hertz
         self.started = self.stopped = False
         self.requests: list[str] = []  # of the agent
+        self.histories: list[Callable[[HistoryNews], None]] = []  # that were asked for
         self.session.program = "train.py --model gpt-1.6b"
         if seconds > 0:
             self.session.apply(self.training.hello(), BEGUN_NS)
@@ -270,7 +315,14 @@ class MadeUpFeed:
         if name == "tensors":
             for device in self.training.names:
                 self.session.apply(self.training.tensors(self.clock_ns, device), self.clock_ns)
+        if name == "segments":
+            for device in self.training.names:
+                self.session.apply(self.training.segments(self.clock_ns, device), self.clock_ns)
         return True
+
+    def save_history(self, told: Callable[[HistoryNews], None]) -> Optional[str]:
+        self.histories.append(told)
+        return None
 
     async def start(self) -> None:
         self.started = True

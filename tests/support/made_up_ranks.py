@@ -108,6 +108,9 @@ class MadeUpRanks:
     def request(self, name: str) -> bool:
         return True
 
+    def save_history(self, told: Any) -> Optional[str]:
+        return "there is no agent to ask"
+
     async def start(self) -> None:
         pass
 

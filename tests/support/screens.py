@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Optional
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp, Outcome
@@ -29,7 +30,7 @@ def drive(feed: Any, test: Test, size: tuple[int, int] = (120, 40), **options: A
     return asyncio.run(run())
 
 
-def text(app: MemtuiApp) -> list[str]:
+def text(app: App[Any]) -> list[str]:
     """The lines of the screen as they are composed, without trailing spaces."""
     strips = app.screen._compositor.render_strips(app.size)
     return [strip.text.rstrip() for strip in strips]

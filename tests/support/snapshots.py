@@ -27,6 +27,8 @@ FORWARD = [
     frame("/home/me/train.py", 3, "<module>"),
 ]
 MOVING = [frame(MODULE, 933, "_apply"), frame("/home/me/train.py", 1, "<module>")]
+_CALLS = [frame(MODULE, 1794, "_call_impl"), frame(MODULE, 1783, "_wrapped_call_impl")]
+_MAIN = [frame("/home/me/train.py", 51, "main"), frame("/home/me/train.py", 54, "<module>")]
 STEPPING = [frame(OPTIMIZER, 100, "_init_group"), frame("/home/me/train.py", 5, "<module>")]
 
 
@@ -99,6 +101,69 @@ def training() -> dict[str, Any]:
         segment(0, block(30 * MIB, "active_allocated"), block(2 * MIB)),
         segment(40 * MIB, block(8 * MIB, "active_allocated", STEPPING), block(12 * MIB)),
     ]
+    return raw(segments, trace)
+
+
+def layered(layers: int = 12, steps: int = 2, layer_bytes: int = 8 * MIB) -> dict[str, Any]:
+    """Steps of a network of so many layers: parameters, activations by layer, gradients, optimizer state.
+
+    The parameters are moved while it is recorded, gradients have no Python stack, and the last event is a request that
+    failed. What is live at the end has its events' stacks, in one segment for each kind.
+    """
+    trace: list[Any] = []
+    live: dict[int, tuple[int, Any]] = {}
+    clock = 0
+    spacing = {0: layer_bytes, 1: 5 * layer_bytes, 2: layer_bytes, 3: 2 * layer_bytes}
+
+    def happen(action: str, place: int, size_bytes: int, frames: Any) -> None:
+        nonlocal clock
+        clock += 400
+        trace.append(event(action, place, size_bytes, clock, frames))
+
+    def take(kind: int, layer: int, size_bytes: int, frames: Any) -> None:
+        place = kind << 30 | layer * spacing[kind]
+        happen("alloc", place, size_bytes, frames)
+        live[place] = (size_bytes, frames)
+
+    def give(kind: int, layer: int) -> None:
+        place = kind << 30 | layer * spacing[kind]
+        size_bytes, _ = live.pop(place)
+        for action in ("free_requested", "free_completed"):
+            happen(action, place, size_bytes, [])
+
+    def layer_stack(layer: int) -> list[dict[str, Any]]:
+        line = 20 + 4 * (layer % 3)
+        return [frame("/home/me/model.py", line, "forward"), *_CALLS, frame("/home/me/train.py", 31, "train"), *_MAIN]
+
+    moving = [frame(MODULE, 933, "_apply"), frame("/home/me/train.py", 12, "build"), *_MAIN]
+    stepping = [frame(OPTIMIZER, 100, "_init_group"), frame("/home/me/train.py", 33, "train"), *_MAIN]
+    for kind, apart_bytes in spacing.items():
+        happen("segment_alloc", kind << 30, layers * apart_bytes, moving)
+    for layer in range(layers):
+        take(0, layer, layer_bytes, moving)
+    for step in range(steps):
+        for layer in range(layers):
+            take(1, layer, (3 + layer % 3) * layer_bytes, layer_stack(layer))
+        for layer in reversed(range(layers)):
+            take(2, layer, layer_bytes, [])
+            give(1, layer)
+        for layer in range(layers):
+            if not step:
+                take(3, layer, 2 * layer_bytes, stepping)
+            give(2, layer)
+    failed = event("oom", 300 * MIB, 4 << 30, clock + 400, layer_stack(0))
+    trace.append(failed)
+    segments = []
+    for kind, apart_bytes in spacing.items():
+        blocks, free_bytes = [], 0
+        for layer in range(layers):
+            size_bytes, frames = live.get(kind << 30 | layer * apart_bytes, (0, ()))
+            if size_bytes:
+                blocks += [block(free_bytes)] if free_bytes else []
+                blocks.append(block(size_bytes, "active_allocated", frames))
+                free_bytes = 0
+            free_bytes += apart_bytes - size_bytes
+        segments.append(segment(kind << 30, *blocks, *([block(free_bytes)] if free_bytes else [])))
     return raw(segments, trace)
 
 

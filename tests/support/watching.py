@@ -17,20 +17,25 @@ from memtui.sources.monitor import Monitor
 Until = Callable[[Session], bool]
 
 
-def watch(pid: int, until: Until, *, log: Optional[str] = None, seconds: float = 30.0) -> Session:
-    """The session of a monitor of `pid` once `until` (a function of a module) is true of it; fails after `seconds`."""
+def watch(pid: int, until: Until, *, log: Optional[str] = None, seconds: float = 30.0, ask: str = "") -> Session:
+    """The session of a monitor of `pid` once `until` (a function of a module) is true of it; fails after `seconds`.
+
+    Until then the agent is asked for `ask` again and again, if for anything.
+    """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        reached, session = pool.submit(_watch, pid, until, log, seconds).result()
+        reached, session = pool.submit(_watch, pid, until, log, seconds, ask).result()
     assert reached, (session.frame, session.driver, session.connection_text, session.notices)
     return session
 
 
-def _watch(pid: int, until: Until, log: Optional[str], seconds: float) -> tuple[bool, Session]:
+def _watch(pid: int, until: Until, log: Optional[str], seconds: float, ask: str) -> tuple[bool, Session]:
     async def run() -> tuple[bool, Session]:
         monitor = Monitor(pid, log=None if log is None else LogWriter(log, "0.1.0"))
         await monitor.start()
         deadline = time.monotonic() + seconds
         while not until(monitor.session) and time.monotonic() < deadline:
+            if ask:
+                monitor.request(ask)
             await asyncio.sleep(0.05)
         reached = until(monitor.session)
         await monitor.stop()
@@ -42,6 +47,12 @@ def _watch(pid: int, until: Until, log: Optional[str], seconds: float) -> tuple[
 def settled(steps: int) -> Until:
     """So many steps, and the driver's figures beside the allocator's."""
     return partial(_settled, steps)
+
+
+def has_segments(session: Session) -> bool:
+    """Some steps, the allocator's segments after them, and the driver's figures."""
+    found, pair = session.segments("cuda:0"), session.paired("cuda:0")
+    return bool(found and found.step > 5 and pair and pair.settled)
 
 
 def ended(session: Session) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import socket
@@ -20,7 +21,7 @@ HELLO = Hello(1, "0", 1, "3", "2", ("train.py",), "/", "host", 1, 2, 3)
 @pytest.fixture
 def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(tmp_path / "run"))
-    made = Server(lambda history: [codec.encode(HELLO)], lambda name: None)
+    made = Server(lambda history: [codec.encode(HELLO)], lambda request, viewer: None)
     made.check(time.monotonic_ns())
     assert made.trouble == ""
     yield made
@@ -109,7 +110,7 @@ def test_the_folder_is_private_and_a_bad_one_is_named(
     for bad, reason in ((tmp_path / ("x" * 120), "too long"), (tmp_path / "file" / "under", "")):
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(bad))
-        other = Server(lambda history: [], lambda name: None)
+        other = Server(lambda history: [], lambda request, viewer: None)
         other.check(time.monotonic_ns())
         assert reason in other.trouble
         assert other.trouble
@@ -142,3 +143,20 @@ def test_who_wakes_a_closed_one_writes_into_nobodys_file(server: Server) -> None
         for pipe in pipes:
             for end in pipe:
                 os.close(end)
+
+
+def test_a_viewer_that_reads_nothing_for_too_long_is_let_go_of(server: Server) -> None:
+    """GIVEN a stopped viewer and megabytes of messages, which are not dropped, THEN the training does not keep them."""
+    stopped, reading = viewer(server, Request("hello")), viewer(server, Request("hello"))
+    message = codec.encode(Refusal("x" * (1 << 20)))
+    taken, deadline = 0, time.monotonic() + 60
+    for number in range(64):
+        server.broadcast(message, frame=False)
+        while taken < (number + 1) * len(message) and time.monotonic() < deadline:
+            server.flush()
+            with contextlib.suppress(BlockingIOError):
+                taken += len(reading.recv(1 << 20, socket.MSG_DONTWAIT))
+    assert server.viewers == 1
+    assert taken >= 64 * len(message)
+    stopped.close()
+    reading.close()

@@ -95,11 +95,11 @@ def test_a_wide_one_says_so() -> None:
     [
         (21 * GIB - 200 * MIB, "good", "fits, 9 % to spare: predicted peak 21.8 GiB of 24.0"),
         (22 * GIB, "warning", "may not fit, 4 % to spare: predicted peak 23.0 GiB of 24.0, gradients may stay"),
-        (23 * GIB - 60 * MIB, "warning", "may not fit, 0 % to spare: predicted peak 23.9 GiB of 24.0, ±0.5 %"),
+        (23 * GIB - 60 * MIB, "warning", "may not fit, 0 % to spare: predicted peak 23.9 GiB of 24.0, ±1.0 %"),
         (
             23 * GIB + 60 * MIB,
             "warning",
-            "may not fit, short by 60.0 MiB in the steps after the first: predicted peak 24.1 GiB of 24.0, ±0.5 %",
+            "may not fit, short by 60.0 MiB in the steps after the first: predicted peak 24.1 GiB of 24.0, ±1.0 %",
         ),
         (
             24 * GIB,
@@ -114,7 +114,7 @@ def test_a_capacity_within_the_interval_may_not_do(peak: int, level: str, text: 
     before_its_optimizer(run, peak)
     view = build_view(run.session, CUDA, run.now_ns)
     assert (view.verdict.level, view.verdict.text) == (level, text)
-    assert view.forecast[0].startswith(f"peak allocated {peak / GIB:.1f} GiB ±0.5 % predicted: ")
+    assert view.forecast[0].startswith(f"peak allocated {peak / GIB:.1f} GiB ±1.0 % predicted: ")
 
 
 def test_a_lower_bound_has_no_interval() -> None:

@@ -22,6 +22,7 @@ from memtui.tui.plot.stepwindow import StepWindow
 from memtui.tui.widgets.step import step_layout
 from memtui.wire import codec
 from memtui.wire.frames import CATEGORIES, PHASES, Event, Mark, RecordedStep
+from memtui.wire.histories import HistoryNews
 from tests.support.made_up import BEGUN_NS, SECOND, MadeUpFeed, MadeUpProgram, MadeUpRecording, Training
 from tests.support.recorded import GIB, MIB, Recorder, by_hand, gpt
 from tests.support.screens import drive, settle, text
@@ -36,6 +37,42 @@ def with_step(*steps: RecordedStep) -> MadeUpFeed:
 
 
 # Asking
+
+
+def test_r_saves_a_history_and_says_how_it_stands() -> None:
+    feed = MadeUpFeed()
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("r")
+        (told,) = feed.histories
+        lines = []
+        figures = {"steps": 1, "steps_ns": 800_000_000, "events": 4_926, "cost_ns": 6_000_000, "size_bytes": 1 << 20}
+        for news in (
+            HistoryNews("waiting"),
+            HistoryNews("refused", "the program records a memory history of its own, which is left alone"),
+            HistoryNews("written", "/home/me/memtui-4242\x1b[2J.pickle", figures, ("call stacks were left out: ...",)),
+        ):
+            told(news)
+            await settle(app, pilot)
+            lines.append(text(app)[2])
+        assert "waiting for a step to end" in lines[0]
+        assert "no history was recorded: the program records a memory history of its own" in lines[1]
+        assert "memtui-4242.pickle is written (1.0 MiB): 1 step of 800 ms, 4,926 events" in lines[2]
+        assert "held the training for 6.0 ms; call stacks were left out" in lines[2]
+
+    drive(feed, test, size=(160, 40))
+
+
+def test_a_recording_has_no_history_to_save() -> None:
+    feed = MadeUpRecording()
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("r")
+        await settle(app, pilot)
+        assert not feed.histories
+        assert "this is a recording" in text(app)[2]
+
+    drive(feed, test)
 
 
 def test_d_asks_on_any_tab_and_what_comes_is_told_with_its_cost() -> None:

@@ -311,6 +311,15 @@ def test_the_present_is_as_high_as_the_forecast() -> None:
     assert found.reach_bytes == 24 * GIB
 
 
+def test_a_limit_of_the_process_is_less_than_the_device() -> None:
+    """GIVEN a cap on the allocator, THEN a change fits where its tensors stay below that, whatever the device has."""
+    run = _watched()
+    run.frame(3000 * MIB, allowed_bytes=6 * GIB)
+    found = _gathered(run.session)
+    assert found.outside_bytes is not None
+    assert found.reach_bytes == 6 * GIB + found.outside_bytes
+
+
 def test_a_recorded_step_is_taken_larger_where_another_needed_more() -> None:
     run = _watched()
     step = gpt(unit=4 * MIB)

@@ -226,3 +226,20 @@ print(json.dumps([torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
     allocated, peak = run_child(source, {**virtual_environment(), **caches})
     parameters = 4 * (256 * 1024 + 1024 + 1024 * 256 + 256)
     assert parameters < allocated < peak < 64 * MIB
+
+
+def test_the_compiler_pads_a_product_whose_rows_are_not_on_16_bytes(run_child: RunChild, tmp_path: Path) -> None:
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("torch.compile needs triton, which is not installed")
+    source = """
+import json, torch
+given = torch.zeros(8192, 768, dtype=torch.bfloat16, device='cuda')
+rows = []
+for columns in (50257, 50264):
+    weight = torch.zeros(columns, 768, dtype=torch.bfloat16, device='cuda')
+    rows.append(torch.compile(lambda a, b: (a + 1) @ b.T)(given, weight).stride(0))
+    torch._dynamo.reset()
+print(json.dumps(rows))
+"""
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "TRITON_CACHE_DIR": str(tmp_path / "triton")}
+    assert run_child(source, {**virtual_environment(cc="8.0"), **caches}) == [50264, 50264]

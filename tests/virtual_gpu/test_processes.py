@@ -190,6 +190,22 @@ def test_a_python_without_torch_maps_no_device(run_child: RunChild) -> None:
     assert run_child(source, virtual_environment()) == 0
 
 
+def test_a_library_answers_to_its_name_without_a_version(run_child: RunChild) -> None:
+    """As the link does that an installed driver has; torch 2.1 asks for "libcuda.so" when memory has run out."""
+    source = """
+import ctypes, json, os
+class Info(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p)] + [(n, ctypes.c_void_p) for n in ("s", "a")]
+def found(name):
+    info = Info()
+    symbol = ctypes.cast(ctypes.CDLL(name, mode=os.RTLD_LAZY | os.RTLD_NOLOAD).cuInit, ctypes.c_void_p)
+    ctypes.CDLL(None).dladdr(symbol, ctypes.byref(info))
+    return info.base
+print(json.dumps([found("libcuda.so") == found("libcuda.so.1"), found("/usr/lib/libcuda.so") == found("libcuda.so.1")]))
+"""
+    assert run_child(source, virtual_environment()) == [True, True]
+
+
 def test_the_usage_file_is_private() -> None:
     path = Path(virtual_environment()["VGPU_SHM"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

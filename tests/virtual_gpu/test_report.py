@@ -163,7 +163,7 @@ def test_a_training_that_runs_out_of_memory(tmp_path: pathlib.Path) -> None:
     assert found["short"][1].startswith("cause: full device; ")
     assert values(found["reserved"]["peak"], *BOTH) == run.lines[-1]
     assert next(iter(found["dominates"])) == "activations_bytes"
-    assert found["remedies"]["remedy_1"]["note"].startswith("smaller micro-batch")
+    assert found["remedies"]["remedy_1"]["note"].startswith("half the micro-batch")
     assert run.of_log["devices"]["cuda:0"]["short"] == found["short"]
 
 

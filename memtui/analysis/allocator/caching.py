@@ -285,7 +285,7 @@ class CachingAllocator:
             return None
         if self.settings.expandable_segments:
             page_bytes = self.settings.page_bytes(small=home.pool.small)
-            first = expandable.candidate(home, size) or self._new_range(home, page_bytes)
+            first = expandable.candidate(home, size) or self._new_range(home)
             return expandable.grow(first, size, page_bytes, self._claim)
         if not self._claim(segment_bytes):
             return None
@@ -293,10 +293,14 @@ class CachingAllocator:
         segment.first = Block(home, segment, segment.address, segment_bytes)
         return segment.first
 
-    def _new_range(self, home: FreeBlocks, page_bytes: int) -> Block:
-        # Addresses for 9/8 of the device's memory, so that pages can move to the end.
+    def range_bytes(self, *, small: bool) -> int:
+        """The addresses of an expandable segment: 9/8 of the device's memory, so that pages can move to the end."""
+        page_bytes = self.settings.page_bytes(small=small)
         wanted = _UNLIMITED >> 8 if self.total_bytes is None else self.total_bytes + self.total_bytes // 8
-        size_bytes = -(-wanted // page_bytes) * page_bytes
+        return -(-wanted // page_bytes) * page_bytes
+
+    def _new_range(self, home: FreeBlocks) -> Block:
+        size_bytes = self.range_bytes(small=home.pool.small)
         return expandable.new_range(home, self._segment(size_bytes, expandable=True))
 
     def _segment(self, size_bytes: int, *, expandable: bool = False) -> Segment:

@@ -18,16 +18,17 @@ class Room:
 
     def __init__(self, allocator: CachingAllocator) -> None:
         self._allocator = allocator
-        self._released = _released(allocator)
+        self.released = copied(allocator)
+        self.released.empty_cache()
 
     def would_fit(self, asked_bytes: int, stream: int = DEFAULT_STREAM) -> bool:
         """Whether a block of so many bytes could be allocated; exact where the capacity is known."""
         allocator = self._allocator
         size = allocator.settings.rounded(asked_bytes)
         home = allocator.home(stream, small=size <= SMALL_BYTES)
-        if allocator.fitting(home, size) is not None or _grows(allocator, home, size):
+        if allocator.fitting(home, size) is not None or grows(allocator, home, size):
             return True
-        return _grows(self._released, self._released.home(stream, small=size <= SMALL_BYTES), size)
+        return grows(self.released, self.released.home(stream, small=size <= SMALL_BYTES), size)
 
     def largest_bytes(self, stream: int = DEFAULT_STREAM) -> Optional[int]:
         """The largest block that could be allocated, in steps of 512 bytes; 0 where there is room for none.
@@ -47,11 +48,11 @@ class Room:
 
     def scattered_bytes(self) -> int:
         """Free bytes in segments that cannot go back to the device, for something in each is live."""
-        return sum(block.size_bytes for block in self._released.blocks() if block.state == FREE)
+        return sum(block.size_bytes for block in self.released.blocks() if block.state == FREE)
 
 
-def _released(allocator: CachingAllocator) -> CachingAllocator:
-    """A copy that has given back all that it can."""
+def copied(allocator: CachingAllocator) -> CachingAllocator:
+    """Another one with the same memory."""
     copy, _ = restored(
         stretches(allocator),
         allocator.settings,
@@ -59,17 +60,26 @@ def _released(allocator: CachingAllocator) -> CachingAllocator:
         allowed_bytes=allocator.allowed_bytes,
         total_bytes=allocator.total_bytes,
     )
-    copy.empty_cache()
     return copy
 
 
-def _grows(allocator: CachingAllocator, home: FreeBlocks, size: int) -> bool:
+def grows(allocator: CachingAllocator, home: FreeBlocks, size: int) -> bool:
     """Whether the device could give what a block of this size needs."""
+    spare = spare_bytes(allocator)
+    segment_bytes, wanted = needed_bytes(allocator, home, size)
+    within = allocator.allowed_bytes is None or allocator.reserved_bytes + segment_bytes <= allocator.allowed_bytes
+    return within and (spare is None or wanted <= spare)
+
+
+def spare_bytes(allocator: CachingAllocator) -> Optional[int]:
+    """What the device can still give; None where that is not known."""
+    return None if allocator.capacity_bytes is None else allocator.capacity_bytes - allocator.reserved_bytes
+
+
+def needed_bytes(allocator: CachingAllocator, home: FreeBlocks, size: int) -> tuple[int, int]:
+    """What is counted against the process's own limit for a block of this size, and what the device must give."""
     segment_bytes = wanted = allocator.settings.segment_bytes(size)
     if allocator.settings.expandable_segments:
         page_bytes = allocator.settings.page_bytes(small=home.pool.small)
         wanted = expandable.missing_bytes(expandable.candidate(home, size), size, page_bytes)
-    within = allocator.allowed_bytes is None or allocator.reserved_bytes + segment_bytes <= allocator.allowed_bytes
-    return within and (
-        allocator.capacity_bytes is None or allocator.reserved_bytes + wanted <= allocator.capacity_bytes
-    )
+    return segment_bytes, wanted

@@ -11,7 +11,6 @@ from .settings import Settings
 
 #: Torch's words for the states of a block.
 _STATES = {"inactive": FREE, "active_allocated": LIVE}
-_UNMAPPED_END_BYTES = 1 << 54
 
 
 class Piece(NamedTuple):
@@ -96,9 +95,9 @@ def restored(
 
     `found` are the segments from the oldest to the newest.
 
-    A snapshot does not tell to which range of addresses an expandable segment belongs, nor where that ends: those of
-    one pool and stream are taken to be parts of one range, the first at its beginning, that has room enough. So pages
-    that went back to the device from before the first of them are not asked for again there.
+    A snapshot does not tell to which range of addresses an expandable segment belongs: those of one pool and stream are
+    taken to be parts of one range, the first at its beginning, as far as a range reaches. So pages that went back to
+    the device from before the first of them are not asked for again there.
     """
     allocator = CachingAllocator(
         settings,
@@ -114,8 +113,13 @@ def restored(
     native = [stretch for stretch in found if not stretch.expandable]
     for stretch in (*native, *sorted(stretch for stretch in found if stretch.expandable)):
         home = allocator.home(stretch.stream, small=stretch.small, pool_id=stretch.pool_id)
-        if stretch.expandable and home in ranges:
-            segment, last = ranges[home]
+        reach = allocator.range_bytes(small=stretch.small)
+        begun = ranges.get(home) if stretch.expandable else None
+        if begun is not None and stretch.address + stretch.size_bytes > begun[0].address + reach:
+            _gap(home, *begun, min(begun[0].address + reach, stretch.address))
+            begun = None
+        if begun is not None:
+            segment, last = begun
             last = _gap(home, segment, last, stretch.address)
         else:
             segment = Segment(stretch.address, stretch.size_bytes, expandable=stretch.expandable)
@@ -125,7 +129,7 @@ def restored(
         if stretch.expandable:
             ranges[home] = segment, last
     for home, (segment, last) in ranges.items():
-        _gap(home, segment, last, last.address + last.size_bytes + _UNMAPPED_END_BYTES)
+        _gap(home, segment, last, segment.address + allocator.range_bytes(small=home.pool.small))
     allocator.reset_peaks()
     return allocator, live
 
@@ -158,8 +162,10 @@ def _fill(
 
 
 def _gap(home: FreeBlocks, segment: Segment, last: Block, end: int) -> Block:
-    """Addresses without memory up to `end`."""
+    """Addresses without memory up to `end`, if there are any."""
     address = last.address + last.size_bytes
+    if address >= end:
+        return last
     block = Block(home, segment, address, end - address, UNMAPPED)
     block.put_after(last)
     home.add_unmapped(block)

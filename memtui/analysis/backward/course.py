@@ -98,7 +98,7 @@ def run(graph: Graph, held_bytes: int, workspace_bytes: int, processor: Optional
         tuple(course.acts),
         tuple(Act(*each) for each in sorted(found, key=lambda each: (graph.nodes[each.key[1]].sequence, each.key[2]))),
         frozenset(course.gradients),
-        tuple(node.outputs[0].bytes_held for node in reversed(graph.nodes) if node.is_leaf),
+        graph.leaves(),
     )
 
 

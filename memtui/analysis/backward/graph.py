@@ -77,6 +77,15 @@ class Graph:
         place, output = node.edges[number]  # type: ignore[misc]
         return self.nodes[place].outputs[output]
 
+    def leaves(self) -> tuple[int, ...]:
+        """Bytes of the tensors that get a gradient, in the order in which the forward came to use them."""
+        used: dict[int, int] = {}
+        for node in self.nodes:
+            for place, _ in filter(None, node.edges):
+                if self.nodes[place].is_leaf:
+                    used[place] = min(used.get(place, node.sequence), node.sequence)
+        return tuple(self.nodes[place].outputs[0].bytes_held for place in sorted(used, key=lambda place: used[place]))
+
     @property
     def leaf_bytes(self) -> int:
         """Of all tensors that get a gradient, as they are counted without rounding to blocks."""

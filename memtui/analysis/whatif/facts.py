@@ -11,7 +11,7 @@ from typing import Optional
 from memtui.analysis import units
 from memtui.analysis.composition import Proportion, proportion
 from memtui.analysis.forecast import Forecast, build_forecast
-from memtui.analysis.ladder import build_ladder
+from memtui.analysis.ladder import Ladder, build_ladder
 from memtui.analysis.optimizers import optimizer_state, temporary_bytes
 from memtui.analysis.policy import Policy
 from memtui.analysis.recorded import StepTimeline
@@ -87,6 +87,7 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
         return None, "much of it has no known owner yet: ask again after a step, or d records one"
     optimizers = tuple(each for each in model.optimizers if each.trainable_bytes.get(device))
     state = _state_bytes(session, device)
+    outside = None if forecast.device_bytes is None else forecast.device_bytes - forecast.allocated_bytes
     facts = Facts(
         moments=found,
         basis=_basis(timeline),
@@ -98,8 +99,8 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
         dtypes=model.dtypes,
         optimizers=optimizers,
         roots=model.roots,
-        outside_bytes=None if forecast.device_bytes is None else forecast.device_bytes - forecast.allocated_bytes,
-        reach_bytes=ladder.reach_bytes,
+        outside_bytes=outside,
+        reach_bytes=_reach_bytes(ladder, outside),
         holes_bytes=_holes_bytes(session, device),
         growth=_growth(proportion(session, device)),
         batch=batch_of(() if session.hello is None else session.hello.argv),
@@ -107,6 +108,13 @@ def gather(session: Session, device: str, now_ns: int, policy: Policy) -> tuple[
     if timeline is not None:
         facts = _with_timeline(facts, timeline)
     return _as_high(_with_state(facts, state), session, device, forecast), ""
+
+
+def _reach_bytes(ladder: Ladder, outside: Optional[int]) -> Optional[int]:
+    """What there is on the device, or less where the process has set a limit to its allocator."""
+    if ladder.reach_bytes is None or ladder.allowed_bytes is None or outside is None:
+        return ladder.reach_bytes
+    return min(ladder.reach_bytes, ladder.allowed_bytes + outside)
 
 
 def _tells(found: tuple[Moment, ...], timeline: Optional[StepTimeline]) -> bool:

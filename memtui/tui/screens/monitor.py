@@ -22,6 +22,7 @@ from memtui.tui.feed import BuildView, ExitText, Feed
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
 from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH, plan
+from memtui.tui.segments import LiveSegments
 from memtui.tui.status import Status
 from memtui.tui.steps import RecordedSteps
 from memtui.tui.tensors import LiveTensors
@@ -34,6 +35,7 @@ from memtui.tui.widgets.figures import Figures
 from memtui.tui.widgets.header import Header
 from memtui.tui.widgets.keys import Keys
 from memtui.tui.widgets.lines import Lines
+from memtui.tui.widgets.segments import SegmentMap
 from memtui.tui.widgets.small import Small
 from memtui.tui.widgets.step import Step
 from memtui.tui.widgets.tensors import TensorList
@@ -85,7 +87,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         Binding("3", "tab('output')", "output"),
         Binding("4", "tab('step')", "recorded step"),
         Binding("d", "record", "record the next step"),
+        Binding("r", "record(True)", "save the next step's allocator history"),
         Binding("5", "tab('tensors')", "live tensors"),
+        Binding("6", "tab('segments')", "segments"),
     ]
 
     def __init__(
@@ -117,12 +121,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.event_list = Events(look, full=True, id="event-list")
         self.step = Step(look, id="step")
         self.tensor_list = TensorList(look, id="tensors")
+        self.segment_map = SegmentMap(look, id="segments")
         self.keys = Keys(look, id="keys")
         self.small = Small(look, id="small")
         self.timeline = Timeline(feed, self.chart)
         self.status = Status(self.timeline)
         self.recorded = RecordedSteps(feed, self.step, self.status.say)
         self.live_tensors = LiveTensors(feed, self.tensor_list)
+        self.live_segments = LiveSegments(feed, self.segment_map)
         self.exhausted = Exhausted(feed, self.status.say)
 
     def compose(self) -> ComposeResult:
@@ -135,10 +141,9 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             yield self.bar
             yield self.evidence
             yield self.event_strip
-        self.event_list.display = self.step.display = self.tensor_list.display = False
-        yield self.event_list
-        yield self.step
-        yield self.tensor_list
+        for pane in (self.event_list, self.step, self.tensor_list, self.segment_map):
+            pane.display = False
+            yield pane
         yield self.keys
         yield self.small
 
@@ -201,10 +206,10 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             shown.append(self.event_list)
         elif self.tab == "step":
             shown.append(self.step)
-        elif self.tab == "tensors":
-            timeline = self.timeline
-            self.live_tensors.look(timeline.device, timeline.now_ns(), paused=timeline.paused_ns is not None)
-            shown.append(self.tensor_list)
+        elif self.tab in ("tensors", "segments"):
+            timeline, asker = self.timeline, self.live_tensors if self.tab == "tensors" else self.live_segments
+            asker.look(timeline.device, timeline.now_ns(), paused=timeline.paused_ns is not None)
+            shown.append(asker.pane)
         if paint(self, shown, self.look):
             self.frames_drawn += 1
 
@@ -301,8 +306,7 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         tabs = [("1", "memory"), ("2", "events")]
         if self.program_tab is not None:
             tabs.append(("3", "output"))
-        tabs.append(("4", "step"))
-        tabs.append(("5", "tensors"))
+        tabs += [("4", "step"), ("5", "tensors"), ("6", "segments")]
         self.keys.tabs, self.keys.active = tuple(tabs), self.tab
 
     async def add_program(self, program_tab: ProgramTab) -> None:
@@ -340,13 +344,14 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
             "output": pane,
             "step": self.step,
             "tensors": self.tensor_list,
+            "segments": self.segment_map,
         }
         for place, widget in places.items():
             if widget is not None:
                 widget.display = place == name
         self._name_tabs()
         # What has the keyboard has the keys of its own place.
-        chosen = places[name] if name in ("output", "step", "tensors") else None
+        chosen = places[name] if name not in ("memory", "events") else None
         self.set_focus(chosen if chosen is not None and chosen.can_focus else None)
         self.draw_changes(force=True)
 
@@ -446,17 +451,13 @@ class MonitorScreen(Screen[None], inherit_bindings=False):
         self.chart.input.fit = not self.chart.input.fit
         self.say("the scale fits the data" if self.chart.input.fit else "the scale fits the device")
 
-    def action_record(self) -> None:
-        """Asks for a record of the next step."""
-        self.recorded.ask()
+    def action_record(self, save: bool = False) -> None:
+        """Asks for a record of the next step, or saves its allocator history."""
+        self.recorded.save() if save else self.recorded.ask()
         self.draw_changes()
 
-    @on(messages.StepTurned)
-    def _step_turned(self) -> None:
-        self.draw_changes()
-
-    @on(messages.TensorsTurned)
-    def _tensors_turned(self) -> None:
+    @on(messages.TabTurned)
+    def _tab_turned(self) -> None:
         self.draw_changes()
 
     def action_device(self, by: int) -> None:

@@ -75,6 +75,7 @@ class RanksScreen(Screen[None], inherit_bindings=False):
         Binding("3", "open('output')", show=False),
         Binding("4", "open('step')", show=False),
         Binding("5", "open('tensors')", show=False),
+        Binding("6", "open('segments')", show=False),
         Binding("s", "sort", "sort"),
         Binding("space", "mark", "mark"),
         Binding("c", "compare", "compare"),

@@ -19,11 +19,15 @@ DEVICES = (2, 4, 8, 16, 32, 64)
 _EIGHT = DEVICES.index(8)
 
 
-class WhatIfScreen(Screen[None], inherit_bindings=False):
-    """The table, for a batch and a number of devices that keys change; without facts it says the reason."""
+class WhatIfScreen(Screen[Optional[str]], inherit_bindings=False):
+    """The table, for a batch and a number of devices that keys change; without facts it says the reason.
+
+    Left with "batch" where another batch is to be typed, which the monitor asks for.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,w,enter,ctrl+c", "dismiss", show=False),
+        Binding("b", "dismiss('batch')", show=False),
         Binding("up,k", "choose(-1)", show=False),
         Binding("down,j", "choose(1)", show=False),
         Binding("pageup,home", "choose(-100)", show=False),
@@ -75,6 +79,6 @@ class WhatIfScreen(Screen[None], inherit_bindings=False):
         """The wheel moves the mark."""
         self.action_choose(-1)
 
-    async def action_dismiss(self, result: None = None) -> None:
+    async def action_dismiss(self, result: Optional[str] = None) -> None:
         """Back to the monitor."""
         self.dismiss(result)

@@ -28,6 +28,26 @@ KEYS = (
     ("q", "quit", 0),
 )
 
+#: Of an opened snapshot.
+_SNAPSHOT = (
+    ("← →", "time", 2),
+    ("+ -", "zoom", 3),
+    ("p", "peak", 4),
+    ("o", "failed", 6),
+    ("m", "mark", 7),
+    ("enter", "open", 5),
+    ("[ ]", "device", 8),
+    ("?", "help", 1),
+    ("q", "quit", 0),
+)
+_FLAME = (("↑ ↓ ← →", "box", 2), (", .", "time", 4), *(each for each in _SNAPSHOT if each[1] != "time"))
+
+#: Of an opened snapshot's tabs.
+SNAPSHOT_KEYS_OF = {
+    **dict.fromkeys(("live", "categories", "largest", "segments", "difference"), _SNAPSHOT),
+    "flame": _FLAME,
+}
+
 #: Of tabs that have keys of their own.
 KEYS_OF = {
     "step": (
@@ -38,6 +58,17 @@ KEYS_OF = {
         ("+ -", "zoom", 6),
         ("y", "event/time", 7),
         ("[ ]", "device", 8),
+        ("?", "help", 1),
+        ("q", "quit", 0),
+    ),
+    "segments": (
+        ("f", "fits?", 2),
+        ("b", "batch?", 4),
+        ("↑ ↓", "segment", 5),
+        ("s", "order", 6),
+        ("r", "read again", 8),
+        ("[ ]", "device", 3),
+        ("p", "pause", 7),
         ("?", "help", 1),
         ("q", "quit", 0),
     ),
@@ -53,6 +84,8 @@ KEYS_OF = {
     ),
 }
 
+_ASCII_KEYS = {"← →": "< >", "↑ ↓ ← →": "arrows"}
+
 #: While the keyboard is the program's.
 HINT = "the keyboard is the program's   "
 WAY_OUT = ("ctrl+] or F12", "takes it back", 0)
@@ -64,6 +97,7 @@ class Keys(Lines):
 
     def __init__(self, look: Look, *, id: str | None = None) -> None:
         super().__init__(look, id=id)
+        self.keys_of = KEYS_OF
         self.tabs: tuple[tuple[str, str], ...] = ()  # (key, name)
         self.active = ""
         self.paused = False
@@ -97,9 +131,9 @@ class Keys(Lines):
             if start > line.width:
                 line.pad(start).add(HINT, roles.DIM)
         else:
-            keys = [entry for entry in KEYS_OF.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
+            keys = [entry for entry in self.keys_of.get(self.active, KEYS) if entry[0] != "[ ]" or self.several_devices]
         if self.replay:
-            keys = [entry for entry in keys if entry[0] not in ("p", "d")]
+            keys = [entry for entry in keys if entry[0] not in ("p", "d", "r")]
         if not self.failed:
             keys = [entry for entry in keys if entry[0] != "o"]
         if self.paused:
@@ -109,7 +143,7 @@ class Keys(Lines):
         length = sum(map(_length, keys))
         line.pad(width - length)
         for key, name, _ in keys:
-            shown = {"← →": "< >"}.get(key, key) if not self.look.glyphs.braille else key
+            shown = _ASCII_KEYS.get(key, key) if not self.look.glyphs.braille else key
             line.add(shown, roles.KEY).add(f" {name}  ", roles.DIM)
         return [line.row(width)]
 

@@ -15,7 +15,7 @@ from memtui.analysis.recorded import Column, StepTimeline
 from memtui.analysis.recorded_groups import GROUPINGS, By, Group, groups
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.messages import StepTurned
+from memtui.tui.messages import TabTurned
 from memtui.tui.plot import steppicture
 from memtui.tui.plot.frame import GUTTER
 from memtui.tui.plot.stepwindow import StepWindow
@@ -147,7 +147,7 @@ class Step(Lines, can_focus=True):
     # Keys
 
     def _turned(self) -> None:
-        self.post_message(StepTurned())
+        self.post_message(TabTurned())
 
     def action_move(self, columns: int) -> None:
         """Moves the cursor by columns, each time to the most that was allocated in one."""

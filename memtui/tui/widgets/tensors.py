@@ -14,7 +14,7 @@ from memtui.analysis.bar import band
 from memtui.analysis.tensors import COLUMNS, Choice, TensorRow, TensorTable, share
 from memtui.tui import roles
 from memtui.tui.look import Look
-from memtui.tui.messages import TensorsTurned
+from memtui.tui.messages import TabTurned
 from memtui.tui.rows import Line, Row, cells, clip, shorten
 
 from .lines import Lines
@@ -195,7 +195,7 @@ class TensorList(Lines, can_focus=True):
     def action_enter(self) -> None:
         """The keyboard writes the filter from now on."""
         self.entering = self.table is not None
-        self.post_message(TensorsTurned())
+        self.post_message(TabTurned())
 
     def action_escape(self) -> None:
         """Everything is shown again."""
@@ -220,7 +220,7 @@ class TensorList(Lines, can_focus=True):
     def action_move(self, lines: int) -> None:
         """Scrolls."""
         self.first = max(0, min(self.first + lines, self._last_first))
-        self.post_message(TensorsTurned())
+        self.post_message(TabTurned())
 
     def action_page(self, direction: int) -> None:
         """Scrolls by what is in view."""
@@ -236,7 +236,7 @@ class TensorList(Lines, can_focus=True):
 
     def _choose(self, choice: Choice) -> None:
         self.choice, self.first = choice, 0
-        self.post_message(TensorsTurned())
+        self.post_message(TabTurned())
 
 
 def _rows(count: int) -> str:

@@ -18,7 +18,7 @@ from .bar import SHORT, shares
 from .lines import Lines
 
 #: How the page is left; and its other keys, where there is room.
-_BACK, _KEYS = "q, escape: back  ", "+ -: batch   ← →: devices   "
+_BACK, _KEYS = "q, escape: back  ", "+ -, b: batch   ← →: devices   "
 _FIT_WORDS = {"fits": ("fits", roles.GOOD), "tight": ("tight", roles.WARNING), "no": ("no", roles.BAD)}
 #: Columns: the lever, its peak, the change, whether it fits.
 _LEVER, _FIGURE, _FITS = 28, 12, 7

@@ -99,6 +99,8 @@ void vgpu_note(const char *kind, const char *name);
 void vgpu_lock(void);
 void vgpu_unlock(void);
 unsigned vgpu_fork_generation(void); /* changes in a forked child */
+void vgpu_kernel_took(uint64_t nanoseconds); /* what events count beside the host's own time */
+uint64_t vgpu_kernels_took(void);             /* nanoseconds so far */
 void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vgpu_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 long vgpu_nothing(const char *name);          /* body of a generated stub with nothing to do */

@@ -34,13 +34,19 @@ static open_function next_dlopen(void)
     return real_dlopen;
 }
 
-static int is_stub(const char *name)
+/* The stand-in of that SONAME, or of the name without a version, which is a link to it where a driver is installed
+ * ("libcuda.so": torch 2.1 asks for that when memory has run out). */
+static const char *stub_named(const char *name)
 {
+    size_t length = strlen(name);
+
+    if (length < 3 || (strcmp(name + length - 3, ".so") && !strstr(name, ".so.")))
+        return NULL;
     for (int i = 0; i < stub_count; i++) {
-        if (!strcmp(stubs[i], name))
-            return 1;
+        if (!strncmp(stubs[i], name, length) && (!stubs[i][length] || !strcmp(name + length - 3, ".so")))
+            return stubs[i];
     }
-    return 0;
+    return NULL;
 }
 
 /* The call is a tail call (hence -O2 and no stack protector in the build): the
@@ -50,8 +56,9 @@ EXPORTED void *dlopen(const char *path, int flags)
 {
     if (stub_count && path) {
         const char *slash = strrchr(path, '/');
-        if (slash && is_stub(slash + 1))
-            path = slash + 1; /* answered by SONAME */
+        const char *stub = stub_named(slash ? slash + 1 : path);
+        if (stub)
+            path = stub; /* answered by SONAME */
     }
     return next_dlopen()(path, flags);
 }

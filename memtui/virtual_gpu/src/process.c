@@ -10,6 +10,7 @@
 /* Recursive, because unmapping a block walks from the mappings to the ranges. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static unsigned generation;
+static uint64_t kernel_nanoseconds;
 
 VGPU_API void vgpu_lock(void)
 {
@@ -24,6 +25,16 @@ VGPU_API void vgpu_unlock(void)
 VGPU_API unsigned vgpu_fork_generation(void)
 {
     return generation;
+}
+
+VGPU_API void vgpu_kernel_took(uint64_t nanoseconds)
+{
+    __atomic_add_fetch(&kernel_nanoseconds, nanoseconds, __ATOMIC_RELAXED);
+}
+
+VGPU_API uint64_t vgpu_kernels_took(void)
+{
+    return __atomic_load_n(&kernel_nanoseconds, __ATOMIC_RELAXED);
 }
 
 static void before_fork(void)

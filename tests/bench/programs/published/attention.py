@@ -9,8 +9,10 @@ torch's softmax, which keeps the weights alone, keeps what attention returned, a
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,32 +32,56 @@ def attention(query: Any, key: Any, value: Any, softmax: Any) -> torch.Tensor:
     return torch.einsum("bqk,bkd->bqd", softmax(scores), value)
 
 
-def before_backward(kind: str, batch: int, sequence: int, width: int) -> int:
-    """Bytes."""
+def before_backward(kind: str, batch: int, sequence: int, width: int, allocated: Callable[[], int]) -> int:
+    """Bytes, of which `allocated` tells."""
     given = [torch.randn(batch, sequence, width, device="cuda", requires_grad=True) for _ in range(3)]
     if kind == "both":
         for _ in range(2):
             loss = attention(*given, own_softmax).sum()
-            found = torch.cuda.memory_allocated()
+            found = allocated()
             loss.backward()
         return found
     for _ in range(2):
         for one in given:
             one.grad = None
         result = attention(*given, lambda scores: torch.softmax(scores, dim=-1))
-        found = torch.cuda.memory_allocated()
+        found = allocated()
         result.sum().backward()
     return found
+
+
+def followed(kind: str, batch: int, sequence: int, width: int) -> int:
+    """What torch's own MemTracker says that is allocated, from fake tensors."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    with FakeTensorMode():
+        tracker = MemTracker()
+        with tracker:
+            return before_backward(
+                kind, batch, sequence, width,
+                lambda: sum(
+                    kinds["Total"] for device, kinds in tracker.get_tracker_snapshot().items() if device.type == "cuda"
+                ),
+            )  # fmt: skip
 
 
 def main() -> None:
     """Every size in one process."""
     figures = {}
     for name in sys.argv[1:]:
+        if name == "--tracker":
+            continue
         kind, *sizes = name.split(":")
+        if "--tracker" in sys.argv:
+            figures[name] = followed(kind, *map(int, sizes))
+            continue
         torch.cuda.empty_cache()
-        figures[name] = before_backward(kind, *map(int, sizes))
-    say(**figures)
+        figures[name] = before_backward(kind, *map(int, sizes), torch.cuda.memory_allocated)
+    if "--tracker" in sys.argv:
+        print(json.dumps({"torch": torch.__version__, **figures}))
+    else:
+        say(**figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import torch
-from figures import on_device, say, tracked
+from figures import begin_pass, on_device, say, tracked
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -164,6 +164,7 @@ def make(arguments: argparse.Namespace) -> Any:
 
     def step() -> None:
         for _ in range(arguments.accumulate):
+            begin_pass()
             given, right = tokens.to("cuda"), targets.to("cuda")
             with torch.autocast("cuda", torch.float16) if arguments.fp16 else contextlib.nullcontext():
                 scores = model(given)

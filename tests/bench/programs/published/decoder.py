@@ -218,6 +218,19 @@ def make(arguments: argparse.Namespace) -> Any:
     return model, optimizer, step, backward, given
 
 
+def followed(arguments: argparse.Namespace) -> Any:
+    """The model, its optimizer, and what the mode does again and again."""
+    model, optimizer, step, backward, given = make(arguments)
+
+    def infer() -> None:
+        with torch.no_grad():
+            model(given)
+
+    if arguments.mode == "training":
+        return model, optimizer, step
+    return model, None, backward if arguments.mode == "backward" else infer
+
+
 def run(arguments: argparse.Namespace) -> None:
     """The run, and its figures."""
     model, optimizer, step, backward, given = make(arguments)
@@ -256,7 +269,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.tracker:
-        tracked(lambda: make(arguments)[:3])
+        tracked(lambda: followed(arguments))
     else:
         run(arguments)
 

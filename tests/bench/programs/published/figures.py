@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import nn
 
 _faked = False
+_begin_pass: Optional[Callable[[], None]] = None
 
 
 def on_device(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32) -> Any:
@@ -19,6 +20,12 @@ def on_device(make: Callable[[], nn.Module], dtype: torch.dtype = torch.float32)
         model = make()
     torch.set_default_dtype(torch.float32)
     return model if _faked else model.to_empty(device="cuda")
+
+
+def begin_pass() -> None:
+    """Said before each of several passes of a step: MemTracker follows one at a time, and asks to be told."""
+    if _begin_pass is not None:
+        _begin_pass()
 
 
 def say(**others: Any) -> None:
@@ -37,21 +44,27 @@ def say(**others: Any) -> None:
     print(json.dumps({"torch": torch.__version__, **figures, **others}))
 
 
-def tracked(make: Callable[[], tuple[nn.Module, torch.optim.Optimizer, Callable[[], Any]]], steps: int = 2) -> None:
-    """Prints the peak that torch's own MemTracker predicts, from fake tensors, for `steps` training steps."""
+def tracked(make: Callable[[], tuple[Any, Any, Callable[[], Any]]], steps: int = 2) -> None:
+    """Prints the peak that torch's own MemTracker predicts, from fake tensors, for `steps` steps.
+
+    `make` gives the module, or all that there are; the optimizer or None; and a step.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    global _faked
+    global _faked, _begin_pass
     _faked = True
     with FakeTensorMode():
         model, optimizer, step = make()
         tracker = MemTracker()
-        tracker.track_external(model, optimizer)
+        models = model if isinstance(model, list) else [model]
+        tracker.track_external(*models, *([] if optimizer is None else [optimizer]))
+        _begin_pass = tracker.reset_mod_stats
         with tracker:
             for place in range(steps):
                 step()
                 if not place:
                     tracker.reset_mod_stats()
-        peak = max(kinds["Total"] for kinds in tracker.get_tracker_snapshot("peak").values())
+        snapshot = tracker.get_tracker_snapshot("peak")
+    peak = max(kinds["Total"] for device, kinds in snapshot.items() if device.type == "cuda")
     print(json.dumps({"torch": torch.__version__, "tracker_peak": peak}))

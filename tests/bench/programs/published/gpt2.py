@@ -151,6 +151,7 @@ def options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--aside", type=int, help="texts of the batch that losses are told of, where it is not full")
     return parser
 
 
@@ -160,12 +161,12 @@ def loss_of(model: Any, batch: torch.Tensor, targets: torch.Tensor) -> torch.Ten
     return functional.cross_entropy(model(batch).flatten(0, 1), targets.flatten())
 
 
-def evaluate(model: Any, batch: torch.Tensor, targets: torch.Tensor) -> None:
-    """Losses of a training batch and of one that is kept aside."""
+def evaluate(model: Any, batch: torch.Tensor, targets: torch.Tensor, aside: int) -> None:
+    """Losses of a training batch and of one of `aside` texts that is kept aside."""
     model.eval()
     with torch.no_grad():
-        for _ in range(2):
-            loss_of(model, batch, targets).item()
+        for texts in (batch.shape[0], aside):
+            loss_of(model, batch[:texts], targets[:texts]).item()
     model.train()
 
 
@@ -211,6 +212,7 @@ def main() -> None:
     if arguments.ddp:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         torch.distributed.init_process_group("nccl")
+        torch.distributed.barrier(device_ids=[torch.cuda.current_device()])
     if arguments.tracker:
         tracked(lambda: make(arguments)[:3])
         return
@@ -219,7 +221,7 @@ def main() -> None:
     for place in range(arguments.steps):
         loss = step()
         if not place % 15:
-            evaluate(trained, *data)
+            evaluate(trained, *data, arguments.aside or arguments.batch)
     del loss
     sample(trained)
     if not arguments.ddp or not torch.distributed.get_rank():

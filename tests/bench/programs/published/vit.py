@@ -56,6 +56,34 @@ class Vit(nn.Module):
         return self.head(x[:, 0])
 
 
+class AdamOfTwoTemporaries(torch.optim.Optimizer):
+    """torch's Adam over all parameters at once, as it was until July 2023: two more copies of them live in a step.
+
+    Until pull requests 104898 and following of torch, the denominators were not made in the roots' own place.
+    """
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Once."""
+        parameters = [one for one in self.param_groups[0]["params"] if one.grad is not None]
+        for one in parameters:
+            if not self.state[one]:
+                self.state[one].update({name: torch.zeros_like(one) for name in ("first", "second")})
+        grads = [one.grad for one in parameters]
+        first, second = ([self.state[one][name] for one in parameters] for name in ("first", "second"))
+        torch._foreach_mul_(first, 0.9)
+        torch._foreach_add_(first, grads, alpha=0.1)
+        torch._foreach_mul_(second, 0.999)
+        torch._foreach_addcmul_(second, grads, grads, 0.001)
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, 0.03)
+        denominators = torch._foreach_add(roots, 1e-8)
+        torch._foreach_addcdiv_(parameters, first, denominators, value=-self.param_groups[0]["lr"])
+
+
 def step_in_backward(model: nn.Module) -> None:
     """Each parameter has an Adam of its own, which steps as soon as its gradient is there and drops it."""
     each = {parameter: torch.optim.Adam([parameter], foreach=False) for parameter in model.parameters()}
@@ -75,13 +103,17 @@ def make(arguments: argparse.Namespace) -> Any:
     )
     mixed = arguments.precision == "16-mixed"
     scaler = torch.cuda.amp.GradScaler(enabled=mixed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-5)
+    adam: Any = AdamOfTwoTemporaries if arguments.two_temporaries else torch.optim.Adam
+    optimizer = adam(model.parameters(), lr=5e-5)
     images = torch.zeros(arguments.batch, 3, PIXELS, PIXELS)
     targets = torch.zeros(arguments.batch, dtype=torch.long)
     state: dict[str, Any] = {"place": 0}
 
     def forward() -> None:
-        state["images"], state["targets"] = images.to("cuda"), targets.to("cuda")
+        if arguments.drop_batch:  # the loop's variables are the host's new batch before that goes to the device
+            state["images"] = state["targets"] = None
+        state["images"] = images.to("cuda")
+        state["targets"] = targets.to("cuda")
         precision = torch.autocast("cuda", torch.float16) if mixed else contextlib.nullcontext()
         with precision:
             given = state["images"].to(torch.bfloat16) if arguments.precision == "bf16" else state["images"]
@@ -121,8 +153,8 @@ def main() -> None:
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--in-backward", action="store_true")
-    parser.add_argument("--tracker", action="store_true")
+    for name in ("in-backward", "two-temporaries", "drop-batch", "tracker"):
+        parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if arguments.tracker:
         tracked(lambda: make(arguments)[:3])

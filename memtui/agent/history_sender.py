@@ -1,0 +1,83 @@
+"""Brings a recorded history to the viewer that asked for it, in so little time that the training does not feel it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from ..wire import codec
+from ..wire.frames import Request
+from ..wire.histories import HistoryNews
+from .history_parts import HistoryParts
+from .history_recorder import HistoryRecorder, Taken
+from .server import Server
+
+#: Of each tick so much processor time is given to it: 1 % of it.
+_WORK_NS = 1_000_000
+#: Between two pieces of work the training gets the interpreter, should it wait for it.
+_BREATH_SECONDS = 0.0005
+
+
+class HistorySender:
+    """One viewer's order at a time; the viewer is the server's."""
+
+    def __init__(self) -> None:
+        self._viewer: Any = None
+        self._messages: Optional[Iterator[Optional[bytes]]] = None
+        self._end = HistoryNews("complete")
+
+    def ask(self, server: Server, recorder: HistoryRecorder, request: Request, viewer: Any) -> None:
+        """A viewer wants steps; it is told where another one is being served."""
+        if self._viewer is not None or recorder.active:
+            server.send(viewer, codec.encode(HistoryNews("refused", "a viewer is getting a history already")))
+            return
+        self._viewer = viewer
+        recorder.ask(request.steps, stacks=request.stacks)
+        self.go_on(server, recorder)
+
+    def go_on(self, server: Server, recorder: HistoryRecorder) -> None:
+        """At each tick: what is new, and the next parts of what was recorded."""
+        viewer = self._viewer
+        if viewer is None:
+            recorder.taken.clear()
+            return
+        if not server.has(viewer):
+            recorder.cancel("the viewer has gone")
+            self._forget(recorder)
+            return
+        while recorder.news:
+            news = recorder.news.popleft()
+            server.send(viewer, codec.encode(news))
+            if news.state == "refused":
+                self._forget(recorder)
+                return
+        if recorder.taken:
+            self._begin(server, recorder.taken.popleft())
+        if self._messages is not None and not server.waits(viewer):
+            self._work(server, recorder, self._messages)
+
+    def _begin(self, server: Server, taken: Taken) -> None:
+        self._messages = HistoryParts(taken.snapshot).messages()
+        server.send(self._viewer, codec.encode(HistoryNews("sending", "", taken.figures, taken.notices)))
+        self._end = HistoryNews("complete", "", taken.figures, taken.notices)
+
+    def _work(self, server: Server, recorder: HistoryRecorder, messages: Iterator[Optional[bytes]]) -> None:
+        end_ns = time.thread_time_ns() + _WORK_NS
+        try:
+            for message in messages:
+                if message is not None:
+                    server.send(self._viewer, message)
+                if time.thread_time_ns() >= end_ns:
+                    return
+                time.sleep(_BREATH_SECONDS)
+            news = self._end
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a history like no known torch's
+            news = HistoryNews("refused", f"this torch's history could not be read: {type(error).__name__}: {error}")
+        server.send(self._viewer, codec.encode(news))
+        self._forget(recorder)
+
+    def _forget(self, recorder: HistoryRecorder) -> None:
+        self._viewer = self._messages = None
+        recorder.news.clear()
+        recorder.taken.clear()

@@ -1,0 +1,1 @@
+"""The allocator's address space: what lies where, what pins what, and what would fit."""

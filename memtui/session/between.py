@@ -1,0 +1,29 @@
+"""What happened between two frames of a device, as far as peak counters tell."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from memtui.wire.frames import DeviceFrame
+
+
+def peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFrame, step: int) -> Optional[int]:
+    """The most that was allocated since the previous frame, where a peak counter tells.
+
+    Whenever the lifetime counter changed, its new value was reached in between: by rising, or after a reset. Where it
+    did not change, all that is known is that nothing went above it. An exact peak of a step that began since, or that
+    is higher than it was at the previous frame, was reached in between too.
+    """
+    if before is None or now.allocated_peak_bytes is None or before.allocated_peak_bytes is None:
+        return None
+    reached = [now.allocated_peak_bytes] if now.allocated_peak_bytes != before.allocated_peak_bytes else []
+    for peak_bytes, of_step, exact in (
+        (now.step_peak_bytes, step + 1, now.step_peak_exact),
+        (now.last_step_peak_bytes, now.last_step_peak_step or step, now.last_step_peak_exact),
+        (now.highest_step_peak_bytes, now.highest_step_peak_step or 0, True),
+    ):
+        if peak_bytes is None or not exact or of_step <= before_step:
+            continue
+        if of_step > before_step + 1 or peak_bytes > (before.step_peak_bytes or 0):
+            reached.append(peak_bytes)
+    return max(reached, default=None)

@@ -1,0 +1,98 @@
+"""Asks an agent for the allocator's history of some steps, over a connection of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Optional
+
+from memtui.wire import codec
+from memtui.wire.frames import PROTOCOL, Frame, Request
+from memtui.wire.histories import HistoryNews, HistoryPart
+
+from .agent_probe import AgentError, check_greeting, check_owner, reason_of
+from .history_taker import HistoryTaker
+
+_GREETING_SECONDS, _LOOK_SECONDS = 10.0, 0.25
+_CHUNK = 1 << 18
+#: An agent that knows of histories answers before its next frame; so many make sure that one does not.
+_PATIENCE_FRAMES = 30
+
+
+class History(NamedTuple):
+    """Torch's own snapshot, how it came about, and what was left out."""
+
+    snapshot: dict[str, Any]
+    figures: dict[str, int]
+    notices: tuple[str, ...]
+
+
+class HistoryRefused(Exception):
+    """There is no history to be had; the message is one line for the user."""
+
+
+def ask_history(
+    path: pathlib.Path,
+    steps: int,
+    *,
+    stacks: bool = False,
+    told: Callable[[str], None] = lambda _state: None,
+    cancel: Optional[threading.Event] = None,
+) -> History:
+    """The history of the next steps; `told` is called with each new state of HistoryNews.
+
+    Raises HistoryRefused, also once `cancel` is set; the program then is as it was.
+    """
+    taker, news, frames = HistoryTaker(), None, 0
+    try:
+        for message in _messages(path, Request("history", PROTOCOL, steps=steps, stacks=stacks), cancel):
+            if isinstance(message, HistoryNews):
+                if message.state == "refused":
+                    raise HistoryRefused(message.text)
+                if message.state == "complete":
+                    return History(taker.snapshot(), message.figures, message.notices)
+                news = message
+                told(message.state)
+            elif isinstance(message, HistoryPart):
+                taker.take(message)
+            elif isinstance(message, Frame) and news is None:
+                frames += 1
+                if frames > _PATIENCE_FRAMES:
+                    raise HistoryRefused("the agent in this process is older than this memtui, and records no history")
+    except ValueError as error:
+        raise HistoryRefused(f"the agent sent {error}") from None
+    except (AgentError, OSError) as error:
+        raise HistoryRefused(reason_of(error)) from None
+    raise HistoryRefused("the process or its agent went away before the history was complete")
+
+
+def _messages(path: pathlib.Path, request: Request, cancel: Optional[threading.Event]) -> Iterator[Any]:
+    """What the agent says to a request, until it hangs up."""
+    check_owner(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_GREETING_SECONDS)
+        try:
+            connection.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            raise AgentError("nobody listens: the agent has gone") from None
+        connection.sendall(codec.encode(Request("hello", PROTOCOL, history=False)) + codec.encode(request))
+        connection.settimeout(_LOOK_SECONDS)
+        splitter, greeted = codec.Splitter(), False
+        while True:
+            if cancel is not None and cancel.is_set():
+                raise HistoryRefused("taken back: nothing is recorded")
+            try:
+                data = connection.recv(_CHUNK)
+            except (TimeoutError, socket.timeout):  # two classes before Python 3.10
+                continue
+            if not data:
+                return
+            for body in splitter.feed(data):
+                message = codec.decode(body)
+                if not greeted:
+                    check_greeting(message)
+                    greeted = True
+                yield message
