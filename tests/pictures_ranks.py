@@ -80,7 +80,7 @@ def take(
             watched = 7.0 if count <= 8 else 18.0
             for suffix, columns, rows, theme, keys in pictures:
                 path = folder / f"ranks-{count}-{suffix}.svg"
-                feed = Ranks(Monitor(process.pid), search=True, analyst=Analyst)
+                feed = Ranks(Monitor(process.pid), search=True, analyst=lambda _rank: Analyst())
                 save(feed, str(path), columns, rows, theme=theme, keys=keys, seconds=watched, after=1.0)
                 print(path)
             process.terminate()

@@ -107,7 +107,7 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
         enter=enters and app,
         analyst=Analyst(asked=options.max_shape),
     )
-    ranks = Ranks(lead, search=not supervised, analyst=lambda: Analyst(asked=options.max_shape), log=log)
+    ranks = Ranks(lead, search=not supervised, analyst=lambda _rank: Analyst(asked=options.max_shape), log=log)
     if not app:
         return watch_lines(ranks, options)
     check_terminal()

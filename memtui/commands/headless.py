@@ -82,7 +82,7 @@ async def print_lines(
         ended = ends[0].done()
         for task in ends:
             task.cancel()
-        tell([*new, *stories.update(monitor.session)], lines)
+        tell([*new, *stories.update(monitor.telling if isinstance(monitor, Ranks) else monitor.session)], lines)
         if ended and not stories.all:
             tell_kept(monitor.session.pid, begun_s, lines)
         if ended:

@@ -69,6 +69,13 @@ class RankLines:
             end = end_words(session)
             lines.say(f"{prefix}{name}{life}: {' · '.join(part for part in (end, peak) if part)}")
 
+    def tell_end(self, lines: OwnLines) -> None:
+        """Which rank ended first, where that was no ordinary end; nothing of a single process."""
+        if self.several:
+            for finding in self._view().findings:
+                if finding.key == "ended":
+                    lines.say(f"memtui: {finding.text}")
+
     def _view(self) -> RanksView:
         ranks = self._ranks
         return build_ranks(ranks.members, ranks.now_ns(), ranks.driver, ranks.label)

@@ -26,6 +26,7 @@ from memtui.sources.monitor import Monitor
 from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart, TerminalSize
 from memtui.sources.ranks import Ranks
 
+from .headless_ranks import RankLines
 from .lastwords import exception_line
 from .ownline import OwnLines
 from .program import current_folder, resolve, with_agent
@@ -91,9 +92,14 @@ def run_in_app(
         raise launch_failed(error) from None
     ranks = watched(start.pid, label, log, options, reporting)
     kind = show(ranks, options)
-    if reporting is None:
-        return leave_app(start.pid, kind, ranks.telling)
-    return leave_app(start.pid, kind, ranks.telling, lambda status: reporting.tell(ranks.session, status))
+
+    def last(status: Optional[ExitStatus]) -> None:
+        if status is not None and status.shell_code and kind != "stop":
+            RankLines(ranks).tell_end(OwnLines(sys.stderr))
+        if reporting is not None:
+            reporting.tell(ranks.session, status)
+
+    return leave_app(start.pid, kind, ranks.telling, last)
 
 
 def watched(
@@ -108,9 +114,12 @@ def watched(
         label=label,
         analyst=reporting or Analyst(asked=options.max_shape),
     )
-    # A report is of one rank: the first.
-    waiting = [] if reporting is None else [reporting]
-    return Ranks(lead, analyst=lambda: waiting.pop() if waiting else Analyst(asked=options.max_shape), log=log)
+
+    def analyst(rank: Optional[int]) -> Analyst | Reporting:
+        # A report is of one rank: the first.
+        return reporting if reporting is not None and rank == 0 else Analyst(asked=options.max_shape)
+
+    return Ranks(lead, analyst=analyst, log=log)
 
 
 def leave_app(

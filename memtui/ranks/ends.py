@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Optional
 
 from memtui.analysis import units
+from memtui.analysis.events import event_text, latest_oom
+from memtui.analysis.policy import DEFAULT as SINGLE
 from memtui.analysis.text import clean, phase_words
 from memtui.analysis.verdict import end_text
 from memtui.session.members import Member
@@ -43,6 +45,19 @@ def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) ->
         later = units.duration(_end_ns(followed[-1]) - _end_ns(first))
         text += f"; {_who(*followed)} followed within {later}"
     return [Finding("ended", "bad", tuple(each.rank or 0 for each in (first, *followed)), text)]
+
+
+def out_of_memory_findings(members: Sequence[Member], now_ns: int) -> list[Finding]:
+    """Allocations of ranks that live on, which failed of late."""
+    found = []
+    for member in members:
+        session = member.session
+        oom = latest_oom(session, session.default_device())
+        if oom is None or member.over or member.rank is None or now_ns - oom.time_ns > SINGLE.recent_ns:
+            continue
+        text = f"rank {member.rank}: {event_text(oom, session.model)}; it goes on"
+        found.append(Finding("out of memory", "bad", (member.rank,), text))
+    return found
 
 
 def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[Finding]:

@@ -13,7 +13,7 @@ from memtui.session.readings import DriverReading
 
 from .contexts import context_findings
 from .differences import difference_findings, skew_bytes, stages
-from .ends import end_findings, restart_findings
+from .ends import end_findings, out_of_memory_findings, restart_findings
 from .finding import Finding
 from .policy import DEFAULT, RanksPolicy
 from .row import RankRow, build_row
@@ -62,6 +62,7 @@ def build_ranks(
     by_rank = {member.rank: member for member in current if member.rank is not None}
     found = [
         *end_findings(current, now_ns, policy),
+        *out_of_memory_findings(current, now_ns),
         *stepping_findings(rows, policy),
         *context_findings(rows, by_rank, () if driver is None else driver.devices),
         *difference_findings(rows, policy),

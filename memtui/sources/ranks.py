@@ -27,7 +27,8 @@ from .trials_shared import SharedTrials
 #: Looking for new ranks costs a list of a folder; looking for those without an agent, one of all processes.
 _LOOK_SECONDS, _SEARCH_EVERY = 0.5, 4
 
-MakeAnalyst = Callable[[], Callable[[Session], Iterable[Any]]]
+#: By rank; None where that is not known yet.
+MakeAnalyst = Callable[[Optional[int]], Callable[[Session], Iterable[Any]]]
 Found = Iterable["Event | SteadyStep | ShapeForecast"]
 
 
@@ -197,7 +198,7 @@ class Ranks:
             enter=enter,
             driver=False,
             trials=self._trials.of_rank,
-            analyst=None if self._analyst is None else self._analyst(),
+            analyst=None if self._analyst is None else self._analyst(launched.rank),
         )
         member = Member(
             launched.pid,

@@ -13,7 +13,7 @@ from memtui.ranks.words import ranks as named
 from memtui.session.members import Member, earlier, newest, number_lives
 from memtui.session.session import Session
 from memtui.sources.driver_shared import reading_for
-from memtui.wire.frames import Model
+from memtui.wire.frames import Event, Model
 from tests.support.made_up_ranks import GIB, MadeUpRanks, RankTraining, ranks
 
 
@@ -226,3 +226,16 @@ def test_one_reading_of_the_driver_serves_every_rank() -> None:
 )
 def test_ranks_in_words(numbers: tuple[int, ...], text: str) -> None:
     assert named(numbers) == text
+
+
+def test_a_rank_that_ran_out_of_memory_and_lives_on() -> None:
+    feed = alike(4)
+    event = Event("oom", feed.clock_ns, 9, "forward", "cuda:3", {"asked_bytes": 2 * GIB, "device_free_bytes": GIB // 2})
+    feed.sessions[3].apply(event, feed.clock_ns)
+    feed.advance(1)
+    finding = found(view_of(feed), "out of memory")
+    assert finding is not None
+    assert finding.ranks == (3,)
+    assert finding.text.startswith("rank 3: out of memory")
+    feed.advance(70)
+    assert found(view_of(feed), "out of memory") is None
