@@ -94,9 +94,11 @@ def end_words(session: Session) -> str:
     end = session.end
     if end is None:
         return "not known"
-    if end.exception or end.exit_status or (end.text and not end.silent):
+    if end.exception or end.exit_status:
         return clean(end_text(end).removeprefix("ended: "), _LONGEST)
-    return _WITHOUT_A_WORD if end.silent else "finished"
+    if end.silent:
+        return _WITHOUT_A_WORD
+    return "ended" if session.hello is None else "finished"
 
 
 def _last(session: Session) -> str:
