@@ -241,7 +241,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
     which = attach.add_mutually_exclusive_group()
     which.add_argument(
-        "--pid", type=a_pid, metavar="PID", help="the process; memtui ps lists those that can be watched"
+        "--pid", type=a_pid, metavar="PID", help="the process, a launcher for all its ranks; memtui ps lists them"
     )
     which.add_argument(
         "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
@@ -409,7 +409,8 @@ def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         "--frames", type=a_count, metavar="N", help="with --headless: leave after N lines; the program goes on"
     )
     if log:
-        parser.add_argument("--log", type=a_file, metavar="FILE", help="write every frame to FILE, a line of JSON each")
+        said = "write every frame to FILE, a line of JSON each; of several ranks, a file for each, which FILE names"
+        parser.add_argument("--log", type=a_file, metavar="FILE", help=said)
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
     parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(

@@ -107,6 +107,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     for index in range(len(SESSIONS) + 1):
         subprocess.run([sys.executable, "-m", "tests.pictures", str(folder), str(index)], check=True)
+    subprocess.run([sys.executable, "-m", "tests.pictures_ranks", str(folder)], check=True)
 
 
 def take(folder: pathlib.Path, index: int) -> None:

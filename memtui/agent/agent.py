@@ -23,8 +23,9 @@ from .framing import Framing
 from .history import History
 from .history_sender import HistorySender
 from .kept import KeptFile
+from .membership import Membership
 from .observer import Observer
-from .process import number_in, text_of, working_folder
+from .process import text_of, working_folder
 from .readings import Reading
 from .recorded import peak_bytes, recorded_steps, with_forward, without_sites
 from .recording import Recording
@@ -69,7 +70,7 @@ class Agent:
         self._sequence, self._latest = 0, b""  # of frames, and the newest one
         self._started_ns = time.monotonic_ns()
         self._model_sent: Any = None
-        self._devices_sent: tuple[str, ...] = ()
+        self._membership = Membership()
         self._told: dict[str, int] = {}  # the highest peak, by device
         self._retries = Retries()
         self._framing = Framing()
@@ -417,8 +418,7 @@ class Agent:
             wall_offset_ns=time.time_ns() - now,
             started_ns=self._started_ns,
             devices=tuple(counters.info for counters in self.observer.readings.devices),
-            rank=number_in("RANK"),
-            world_size=number_in("WORLD_SIZE"),
+            **self._membership.numbers,
             notices=self._notices(),
             executable=str(sys.executable or "")[:4096],
         )
@@ -438,9 +438,7 @@ class Agent:
         return tuple(notices)
 
     def _announce(self, server: Server) -> None:
-        devices = tuple(counters.device for counters in self.observer.readings.devices)
-        if devices != self._devices_sent:
-            self._devices_sent = devices
+        if self._membership.news(counters.device for counters in self.observer.readings.devices):
             server.broadcast(codec.encode(self._hello()), frame=False)
 
     def _greeting(self, history: bool) -> list[bytes]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memtui.sources.log_writer import LogWriter
     from memtui.sources.monitor import Monitor
     from memtui.sources.program_state import ProgramState
+    from memtui.sources.ranks import Ranks
 
 
 def attach(options: argparse.Namespace) -> int:
@@ -51,7 +52,10 @@ def attach(options: argparse.Namespace) -> int:
         check_process(pid)
     if options.dry_run:
         return dry_run(pid)
-    enters = not (check_agent(pid, supervised) or supervised)
+    from memtui.sources.launched import has_ranks, with_agents
+
+    # A launcher stands for its ranks, and needs no agent of its own.
+    enters = not (supervised or has_ranks(pid) or check_agent(pid, supervised))
     use_driver_of_process(pid)
     if options.unload and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _hung_up)  # also where the terminal is closed
@@ -59,7 +63,8 @@ def attach(options: argparse.Namespace) -> int:
         return _watch(pid, options, supervised=supervised, enters=enters)
     finally:
         if options.unload:
-            unload(pid)
+            for each in (*(rank.pid for rank in with_agents(pid)), pid):
+                unload(each)
 
 
 def _hung_up(number: int, _frame: Optional[FrameType]) -> NoReturn:
@@ -90,21 +95,25 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     if enters and not app:
         enter(pid, quiet=options.quiet, meanwhile=_read_ahead)
     from memtui.sources.monitor import Monitor
+    from memtui.sources.ranks import Ranks
 
     from .run import tell_going_on
 
-    if not app:
-        return watch_lines(
-            Monitor(pid, supervised=supervised, collect=False, log=log, analyst=Analyst(asked=options.max_shape)),
-            options,
-        )
-    check_terminal()
-    monitor = Monitor(
-        pid, supervised=supervised, collect=False, log=log, enter=enters, analyst=Analyst(asked=options.max_shape)
+    lead = Monitor(
+        pid,
+        supervised=supervised,
+        collect=False,
+        log=log,
+        enter=enters and app,
+        analyst=Analyst(asked=options.max_shape),
     )
-    kind = show(monitor, options)
+    ranks = Ranks(lead, search=not supervised, analyst=lambda: Analyst(asked=options.max_shape), log=log)
+    if not app:
+        return watch_lines(ranks, options)
+    check_terminal()
+    kind = show(ranks, options)
     if supervised and kind != "detach":
-        return _leave(pid, kind, monitor.session)
+        return _leave(pid, kind, ranks.telling)
     if kind == "detach":
         tell_going_on(pid)
     return 0
@@ -178,7 +187,7 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     return status.shell_code
 
 
-def watch_lines(monitor: Monitor, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
+def watch_lines(monitor: Monitor | Ranks, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
     """Prints lines on standard output until the process ends, enough are out, or Ctrl-C; 0."""
     import asyncio
 

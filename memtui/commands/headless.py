@@ -14,27 +14,29 @@ from memtui.analysis.oom.story import Stories, Story
 from memtui.analysis.shapes.outlook import shape_lines
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
+from memtui.sources.ranks import Ranks
 
 from .exhausted import tell, tell_kept
+from .headless_ranks import RankLines
 from .ownline import OwnLines
 
 _PERIOD_SECONDS = 1.0
 _STALE_SECONDS = 1.5
 
 
-def pick_device(monitor: Monitor, wanted: Optional[str]) -> str:
+def pick_device(monitor: Monitor | Ranks, wanted: Optional[str]) -> str:
     """The device that was asked for, once the process uses it; else the one with most memory."""
     names = {device.device for device in monitor.session.devices}
     return wanted if wanted is not None and wanted in names else monitor.session.default_device()
 
 
-def view_of(monitor: Monitor, device: Optional[str]) -> View:
+def view_of(monitor: Monitor | Ranks, device: Optional[str]) -> View:
     """What is to be said now."""
     return build_view(monitor.session, pick_device(monitor, device), monitor.now_ns())
 
 
 async def print_lines(
-    monitor: Monitor,
+    monitor: Monitor | Ranks,
     lines: OwnLines,
     frames: Optional[int],
     device: Optional[str],
@@ -61,13 +63,18 @@ async def print_lines(
         stories = Stories()
         new: list[Story] = []
         monitor.on_change = lambda: new.extend(stories.update(monitor.session))
+        ranks = RankLines(monitor) if isinstance(monitor, Ranks) else None
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
             due += _PERIOD_SECONDS
             await asyncio.wait(ends, timeout=max(0.0, due - time.monotonic()), return_when=asyncio.FIRST_COMPLETED)
             if ends[0].done() or ends[1].done():
                 break
-            lines.say(f"memtui: {_line(monitor, device)}")
+            side_by_side = ranks if ranks is not None and ranks.several else None
+            if side_by_side is None:
+                lines.say(f"memtui: {_line(monitor, device)}")
+            else:
+                side_by_side.say(lines)
             printed += 1
             tell(new, lines)
             trouble = _tell_trouble(monitor, trouble, lines)
@@ -80,14 +87,17 @@ async def print_lines(
             tell_kept(monitor.session.pid, begun_s, lines)
         if ended:
             _tell_shapes(monitor, device, shapes, lines)
-            lines.say(f"memtui: {farewell(view_of(monitor, device))}")
+            if ranks is not None and ranks.several:
+                ranks.farewell(lines)
+            else:
+                lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended
     finally:
         await monitor.stop()
         _tell_trouble(monitor, trouble, lines)
 
 
-def _line(monitor: Monitor, device: Optional[str]) -> str:
+def _line(monitor: Monitor | Ranks, device: Optional[str]) -> str:
     line = headline(view_of(monitor, device), time.time())
     frame = monitor.session.frame
     age_s = 0.0 if frame is None else (monitor.now_ns() - frame.time_ns) / 1e9
@@ -98,14 +108,16 @@ def _line(monitor: Monitor, device: Optional[str]) -> str:
     return f"{line} · {silence}" if silence else line
 
 
-def _tell_trouble(monitor: Monitor, told: str, lines: OwnLines) -> str:
+def _tell_trouble(monitor: Monitor | Ranks, told: str, lines: OwnLines) -> str:
     """Says once, whatever is printed else, that the log ends."""
     if monitor.log_trouble and not told:
         OwnLines(sys.stderr, shared=lines.shared).say(f"memtui: {monitor.log_trouble}")
     return monitor.log_trouble
 
 
-def _tell_shapes(monitor: Monitor, device: Optional[str], told: tuple[str, ...], lines: OwnLines) -> tuple[str, ...]:
+def _tell_shapes(
+    monitor: Monitor | Ranks, device: Optional[str], told: tuple[str, ...], lines: OwnLines
+) -> tuple[str, ...]:
     """Says what is new of batches of other sizes."""
     now = shape_lines(monitor.session.shapes(pick_device(monitor, device)))
     for line in now:
@@ -114,7 +126,7 @@ def _tell_shapes(monitor: Monitor, device: Optional[str], told: tuple[str, ...],
     return now
 
 
-async def _first_figures(monitor: Monitor, ends: list[asyncio.Future[Any]]) -> None:
+async def _first_figures(monitor: Monitor | Ranks, ends: list[asyncio.Future[Any]]) -> None:
     """Waits for the first frame, no longer than for a line."""
     changed = asyncio.Event()
     monitor.on_change = changed.set

@@ -15,6 +15,7 @@ from .ownline import writable
 if TYPE_CHECKING:
     from memtui.session.readings import ShapeForecast
     from memtui.session.session import Session
+    from memtui.sources.log_ranks import RankLog
     from memtui.sources.log_reader import LogReader
 
 #: How snapshots are called; a file of such a name that is none is told what is wrong with it as one.
@@ -37,11 +38,17 @@ def open_file(options: argparse.Namespace) -> int:
 def _open_log(options: argparse.Namespace) -> int:
     """Shows a log in the app, or a line for each second of it."""
     from memtui.sources.log_format import LogError
+    from memtui.sources.log_ranks import rank_logs
+    from memtui.sources.log_reader import open_log
     from memtui.sources.replay import Replay
 
     from .screen import check_terminal, show, wants_app
 
     try:
+        open_log(options.file).close()
+        ranks = rank_logs(options.file)
+        if len(ranks) > 1:
+            return _open_ranks(ranks, options)
         replay = Replay(options.file, lambda session: _foretold(session, options))
         if wants_app(options):
             check_terminal()
@@ -50,6 +57,21 @@ def _open_log(options: argparse.Namespace) -> int:
         return _print(options)
     except LogError as error:
         raise CommandError(str(error)) from None
+
+
+def _open_ranks(logs: list[RankLog], options: argparse.Namespace) -> int:
+    """The logs of several ranks side by side."""
+    from memtui.sources.ranks_replay import RanksReplay
+
+    from .screen import check_terminal, show, wants_app
+
+    if wants_app(options):
+        check_terminal()
+        show(RanksReplay(logs, lambda session: _foretold(session, options)), options)
+        return 0
+    from .open_ranks import print_ranks
+
+    return print_ranks(logs, options)
 
 
 def _print(options: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from memtui.sources.log_format import LogError
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import ExitStatus, LaunchFailed, ProgramError, ProgramStart, TerminalSize
+from memtui.sources.ranks import Ranks
 
 from .lastwords import exception_line
 from .ownline import OwnLines
@@ -88,12 +89,28 @@ def run_in_app(
         start = launch(argv, env, current_folder(), pty=True, size=TerminalSize(size.columns, max(1, size.lines - 3)))
     except LaunchFailed as error:
         raise launch_failed(error) from None
-    analyst = reporting or Analyst(asked=options.max_shape)
-    monitor = Monitor(start.pid, supervised=True, collect=False, log=log, label=label, analyst=analyst)
-    kind = show(monitor, options)
+    ranks = watched(start.pid, label, log, options, reporting)
+    kind = show(ranks, options)
     if reporting is None:
-        return leave_app(start.pid, kind, monitor.session)
-    return leave_app(start.pid, kind, monitor.session, lambda status: reporting.tell(monitor.session, status))
+        return leave_app(start.pid, kind, ranks.telling)
+    return leave_app(start.pid, kind, ranks.telling, lambda status: reporting.tell(ranks.session, status))
+
+
+def watched(
+    pid: int, label: str, log: Optional[LogWriter], options: argparse.Namespace, reporting: Optional[Reporting] = None
+) -> Ranks:
+    """A program that was started here, and its ranks should it start any."""
+    lead = Monitor(
+        pid,
+        supervised=True,
+        collect=False,
+        log=log,
+        label=label,
+        analyst=reporting or Analyst(asked=options.max_shape),
+    )
+    # A report is of one rank: the first.
+    waiting = [] if reporting is None else [reporting]
+    return Ranks(lead, analyst=lambda: waiting.pop() if waiting else Analyst(asked=options.max_shape), log=log)
 
 
 def leave_app(
@@ -208,7 +225,7 @@ class _Watcher:
     ) -> None:
         self.pid = 0
         self._reporting = reporting
-        self._monitor: Optional[Monitor] = None
+        self._ranks: Optional[Ranks] = None
         self._log, self._label, self._options = log, label, options
         self._thread: Optional[threading.Thread] = None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -225,7 +242,7 @@ class _Watcher:
         if self._thread is not None:
             self._thread.join(_CLOSING_SECONDS)
         done = self._thread is not None and not self._thread.is_alive()
-        return self._monitor.session if done and self._monitor is not None else None
+        return self._ranks.session if done and self._ranks is not None else None
 
     def _run(self) -> None:
         asyncio.run(self._watch())
@@ -233,16 +250,8 @@ class _Watcher:
     async def _watch(self) -> None:
         from .headless import print_lines
 
-        monitor = Monitor(
-            self.pid,
-            supervised=True,
-            collect=False,
-            log=self._log,
-            label=self._label,
-            analyst=self._reporting or Analyst(asked=self._options.max_shape),
-        )
-        self._monitor = monitor
+        ranks = self._ranks = watched(self.pid, self._label, self._log, self._options, self._reporting)
         lines = OwnLines(None if self._options.quiet else sys.stderr, shared=True)
-        ended = await print_lines(monitor, lines, self._options.frames, self._options.device, asyncio.Event())
+        ended = await print_lines(ranks, lines, self._options.frames, self._options.device, asyncio.Event())
         if not ended:
             os.kill(os.getpid(), signal.SIGALRM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import statistics
 from array import array
 from typing import Optional
 
@@ -11,6 +12,8 @@ from memtui.wire.frames import PHASES, Frame
 #: Changes kept: at six a step, the last ten thousand steps.
 CHANGES_KEPT = 65_536
 _UNKNOWN = -1
+#: Changes that are gone through for the length of a phase.
+_LOOKED_AT = 512
 _CODES = {phase: code for code, phase in enumerate(PHASES)}
 
 
@@ -69,6 +72,17 @@ class PhaseHistory:
         if place < 0 or self._codes[place] < 0:
             return None
         return PHASES[self._codes[place]]
+
+    def median_ns(self, phase: str, count: int) -> int | None:
+        """How long the newest `count` whole stretches of `phase` lasted, in the middle; None where none is known."""
+        code, found = _CODES.get(phase), []
+        for place in range(len(self._codes) - 2, max(-1, len(self._codes) - 2 - _LOOKED_AT), -1):
+            # What follows it is known, so that its end is.
+            if self._codes[place] == code and self._codes[place + 1] >= 0:
+                found.append(self._times[place + 1] - self._times[place])
+                if len(found) == count:
+                    break
+        return int(statistics.median(found)) if found else None
 
     def window(self, start_ns: int, end_ns: int, columns: int) -> list[Optional[str]]:
         """The phase in the middle of each of `columns` equal pieces of [start, end)."""

@@ -72,6 +72,7 @@ class HostReading:
     limit_room_bytes: Optional[int] = None  # what is left under such limits
     file_bytes: Optional[int] = None  # the part of the resident set that the system counts as available, too
     zombie: bool = False
+    stopped: bool = False  # by a signal
     reason: str = ""
 
     @property

@@ -72,6 +72,7 @@ class End:
     exit_status: Optional[int] = None  # of the program; -N where signal N ended it
     exception: Optional[str] = None
     text: str = ""
+    silent: bool = False  # its agent said nothing of it, as of a killed process
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class AgentReader:
         self._session, self._path, self._alive, self._received = session, path, alive, received
         self._silent = silent
         self._writer: Optional[asyncio.StreamWriter] = None
+        self.parted_ns: Optional[int] = None  # when the last connection ended: with the process, as a rule
 
     def request(self, name: str) -> bool:
         """Asks the agent for something; False where there is none to ask."""
@@ -94,7 +95,7 @@ class AgentReader:
         except asyncio.TimeoutError:
             raise AgentError(_silence(path)) from None
         finally:
-            self._writer = None
+            self._writer, self.parted_ns = None, time.monotonic_ns()
             writer.close()
 
     async def _first_words(self, reader: asyncio.StreamReader, path: pathlib.Path) -> bytes:

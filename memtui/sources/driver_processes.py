@@ -56,7 +56,7 @@ def split_processes(
     """(bytes of process `pid`, the others, why its bytes are unknown)."""
     if processes is None:
         return None, None, ""
-    ours = _listed_as(processes, pid)
+    ours = listed_as(processes, pid)
     others = tuple(
         OtherProcess(other, held, process_name(other)) for other, held in sorted(processes.items()) if other != ours
     )
@@ -67,7 +67,7 @@ def split_processes(
     return processes[ours], others, ""
 
 
-def _listed_as(processes: Iterable[int], pid: int) -> Optional[int]:
+def listed_as(processes: Iterable[int], pid: int) -> Optional[int]:
     """The pid under which the driver knows our `pid`: itself, or that of an outer namespace where it can be seen."""
     pids = list(processes)
     if pid in pids:

@@ -31,7 +31,7 @@ class HostSource:
         told = self._identity
         reason = ""
         rss = cpu = None
-        zombie = False
+        zombie = stopped = False
         try:
             if self._process is None and not self._gone:
                 self._process = psutil.Process(self.pid)
@@ -41,7 +41,8 @@ class HostSource:
                 self._gone = True
             elif process is not None:
                 with process.oneshot():
-                    zombie = process.status() == psutil.STATUS_ZOMBIE
+                    status = process.status()
+                    zombie, stopped = status == psutil.STATUS_ZOMBIE, status == psutil.STATUS_STOPPED
                     told = self._identity = self._identify(process)
                     rss = process.memory_info().rss if not zombie else None
                     cpu = process.cpu_percent() if not zombie else None
@@ -66,6 +67,7 @@ class HostSource:
             limit_room_bytes=None if limit is None else limit.room_bytes,
             file_bytes=_file_bytes(self.pid) if rss is not None else None,
             zombie=zombie,
+            stopped=stopped,
             reason=reason,
         )
 

@@ -13,6 +13,8 @@ Every line has a `kind` and a `time_ns` of the monitored machine:
 - `optimizer_trial`: what an optimizer's first steps will take, predicted before the first.
 - `steady_step`: what a recorded step comes to when it goes on like that, predicted.
 - `shape_forecast`: the peaks at batches of another size than the recorded ones, predicted.
+- `rank`: which file beside this one is the log of a rank: `rank`, `life` (1, and one more after each restart), `pid`,
+  `file`. Where a program starts several ranks, each has a log of its own.
 - `end`: `exit_status` (-N for signal N), `exception`, `text`; what is not known is left out.
 
 What cannot be had is left out, never 0.

@@ -6,7 +6,7 @@ import bisect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Optional
 
 from memtui.session.session import Session
@@ -131,6 +131,15 @@ class LogReader:
                 yield session, due
                 due += SECOND_NS
             self._apply(session, line)
+
+    def moments(self, times: Iterable[int]) -> Iterator[Session]:
+        """The session at each of `times`, which rise; the same object, which goes on."""
+        session, line = Session(), 0
+        for time_ns in times:
+            while line < len(self._times) and self._times[line] <= time_ns:
+                self._apply(session, line)
+                line += 1
+            yield session
 
     def close(self) -> None:
         """Closes the file."""

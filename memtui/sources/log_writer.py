@@ -36,7 +36,7 @@ class LogWriter:
             self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open as long as the monitor
         except OSError as error:
             raise LogError(f"cannot write {path}: {error.strerror}") from None
-        self.path = path
+        self.path, self.version = path, version
         self.trouble = ""  # why nothing more is written
         self._flushed_ns = 0
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -63,6 +63,12 @@ class LogWriter:
     def reading(self, reading: DriverReading | HostReading | OptimizerTrial | SteadyStep | ShapeForecast) -> None:
         """Writes a reading of the viewer's own."""
         self._write(reading_line(_KINDS[type(reading)], reading))
+
+    def names_rank(self, file: str, pid: int, rank: Optional[int], life: int) -> None:
+        """Writes which file beside this one has the lines of a rank."""
+        said = {} if rank is None else {"rank": rank}
+        self._write({"kind": "rank", "time_ns": time.monotonic_ns(), **said, "life": life, "pid": pid, "file": file})
+        self._flush()
 
     def end(self, end: End) -> None:
         """Writes how the process ended."""

@@ -7,6 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Optional
 
 from memtui.session.readings import DriverReading, OptimizerTrial, ShapeForecast, SteadyStep
@@ -54,6 +55,8 @@ class Monitor:
         log: Optional[LogWriter] = None,
         label: str = "",
         enter: bool = False,
+        driver: bool = True,
+        trials: Callable[[Callable[[OptimizerTrial], None]], OptimizerTrials] = OptimizerTrials,
         analyst: Optional[Callable[[Session], Iterable[Event | SteadyStep | ShapeForecast]]] = None,
     ) -> None:
         self.pid = pid
@@ -64,7 +67,8 @@ class Monitor:
         self._collect = collect
         self._log = log
         self._host = HostSource(pid)
-        self._driver = DriverPoller(lambda: self.session.pid, self._uuids, self._take_driver)
+        self._reads_driver = driver
+        self._driver = DriverPoller(lambda: self.session.pid, self.uuids, self.take_driver)
         self._agent: Optional[AgentReader] = None
         self._reader: Optional[asyncio.Task[None]] = None
         self._host_task: Optional[asyncio.Task[None]] = None
@@ -73,10 +77,10 @@ class Monitor:
         self.agent_silence = ""  # why the agent does not answer, if so
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
-        self._end_told = False
+        self._end_told = self._released = False
         self._entry = Entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
-        self._trials = OptimizerTrials(self._take_trial)
+        self._trials = trials(self._take_trial)
         self._analyst = analyst
         self._histories = HistorySaver()
 
@@ -98,8 +102,21 @@ class Monitor:
         if self._entry is not None:
             self._hear_entry("the agent is getting in")
             self._entering = asyncio.create_task(self._enter(self._entry))
-        self._driver.start()
+        if self._reads_driver:
+            self._driver.start()
         self._changed()
+
+    async def release(self) -> None:
+        """Leaves what the program starts to others: from now on this is the program's terminal and its end alone."""
+        self._driver.stop()
+        self._released = True
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+        before, self.session = self.session, Session(self.pid)
+        self.session.program = before.program
+        self._host, self._agent = HostSource(self.pid), None
 
     async def stop(self) -> None:
         """Stops the sources and closes the log; the program goes on. An agent that has not got in yet does not."""
@@ -150,6 +167,10 @@ class Monitor:
         absent = "no PyTorch in this process so far" if self._entry is None else "no agent in this process so far"
         self._agent = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence, absent)
         await self._agent.run()
+        if self.program is None and not self._released and self.session.end is None:
+            reading = self._host.read()  # sooner than the next look at the process
+            if not reading.alive:
+                await self._gone(reading.zombie)
         self._changed()
 
     async def _enter(self, entry: Entry) -> None:
@@ -202,7 +223,12 @@ class Monitor:
         asyncio.get_running_loop().call_later(0.2, self._finish, "", code)
 
     def _finish(self, text: str = "", exit_status: Optional[int] = None) -> None:
-        self.session.ended(time.monotonic_ns(), exit_status, text)
+        silent = self.program is None and self.session.end is None and self.session.hello is not None
+        parted_ns = None if self._agent is None or not silent else self._agent.parted_ns
+        # A connection ends with its process; that the process is gone is seen some time later.
+        self.session.ended(parted_ns or time.monotonic_ns(), exit_status, text)
+        if silent and self.session.end is not None:
+            self.session.end = replace(self.session.end, silent=True)
         if self._log is not None and self.session.end is not None and not self._end_told:
             self._log.end(self.session.end)
             self._end_told = self.session.end.exit_status is not None or self.program is None
@@ -252,7 +278,7 @@ class Monitor:
     def _turn_to_training(self) -> None:
         """Watches another process of the program where the one that is watched only launches it."""
         frame = self.session.frame
-        if self.program is None or self._agent_pid is None or frame is None or self._is_training():
+        if self._released or self.program is None or self._agent_pid is None or frame is None or self._is_training():
             return
         others = other_agents(self.pid, self._agent_pid)
         if not others:
@@ -273,7 +299,8 @@ class Monitor:
         used = [device for device in self.session.devices if device.kind != "host"]
         return bool(used or self.session.model or (frame is not None and frame.step))
 
-    def _take_driver(self, reading: DriverReading) -> None:
+    def take_driver(self, reading: DriverReading) -> None:
+        """Takes in a reading of the driver, made for this process."""
         if not self._host.read().alive:
             return  # of a dead process the last figures stay
         self.session.apply_driver(reading)
@@ -309,7 +336,7 @@ class Monitor:
             return self.program.running
         return self._host.read().alive
 
-    def _uuids(self) -> Optional[tuple[str, ...]]:
+    def uuids(self) -> Optional[tuple[str, ...]]:
         """The devices to ask the driver for; all of them where no agent says which are used."""
         hello = self.session.hello
         if hello is None:
@@ -319,7 +346,8 @@ class Monitor:
     def _tell_missing_agent(self) -> None:
         if self.session.hello is not None:
             self.session.notice("entry")
-        if self.session.hello is not None or self.session.connection == "refused" or "entry" in self.session.notices:
+        told = self.session.hello is not None or self.session.connection == "refused" or self._released
+        if told or "entry" in self.session.notices:
             self.session.notice("agent")
         elif self.agent_silence:
             self.session.notice("agent", self.agent_silence)

@@ -63,10 +63,17 @@ class OptimizerTrials:
                 key = (recipe.where, device, size)
                 if key not in self._begun:
                     self._begun.add(key)
-                    trial = self._try(session.pid, session.hello.executable, optimizer, device)
-                    task = asyncio.create_task(trial)
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self.begin(session.pid, session.hello.executable, optimizer, device)
+
+    def begin(self, pid: int, executable: str, optimizer: Optimizer, device: str) -> None:
+        """Begins one trial."""
+        task = asyncio.create_task(self._try(pid, executable, optimizer, device))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def tell(self, trial: OptimizerTrial) -> None:
+        """Tells what came of a trial."""
+        self._hear(trial)
 
     async def stop(self) -> None:
         """Ends what is under way."""
@@ -87,7 +94,7 @@ class OptimizerTrials:
                 figures = figures_of(await _ask(pid, executable, request_of(optimizer.recipe, device)))
             except (OSError, LookupError, TypeError, ValueError, asyncio.TimeoutError) as error:
                 figures = {"reason": f"its trial failed: {type(error).__name__}: {error}"[:300]}
-        self._hear(dataclasses.replace(trial, time_ns=time.monotonic_ns(), **figures))
+        self.tell(dataclasses.replace(trial, time_ns=time.monotonic_ns(), **figures))
 
 
 def request_of(recipe: Recipe, device: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, Optional
+from typing import TYPE_CHECKING, ClassVar, Literal, Optional, cast
 
 from rich.text import Text
 from textual.app import App, SystemCommand
@@ -28,8 +28,16 @@ from .palette import Colors
 from .screens.monitor import MonitorScreen
 from .widgets.segments import BATCH
 
+if TYPE_CHECKING:
+    from memtui.session.members import Member
+
+    from .feed import RanksFeed
+    from .screens.ranks import RanksScreen
+
 #: A program that was interrupted has so long to end before the next question.
 PATIENCE_S = 3.0
+#: How often it is looked whether there are several ranks.
+RANKS_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,14 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             from memtui.analysis.build import build_view
 
             build = build_view
-        self.monitor = MonitorScreen(feed, build, self.look, device, rate_hz)
+        self.overview: Optional[RanksScreen] = None
+        self._rate_hz = rate_hz
+        if hasattr(feed, "members"):
+            from .screens.rank import RankScreen
+
+            self.monitor: MonitorScreen = RankScreen(cast("RanksFeed", feed), build, self.look, device, rate_hz)
+        else:
+            self.monitor = MonitorScreen(feed, build, self.look, device, rate_hz)
 
     def get_driver_class(self) -> type[Driver]:
         """On Linux and macOS the one that draws on standard output."""
@@ -129,7 +144,11 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         markup: bool = True,
     ) -> None:
         """Says it in the status line: a toast would lie over figures that are drawn cell by cell."""
-        self.monitor.say(f"{title}: {message}" if title else message)
+        text = f"{title}: {message}" if title else message
+        if self.overview is not None and self.screen is self.overview:
+            self.overview.say(text)
+        else:
+            self.monitor.say(text)
 
     async def _start(self) -> None:
         self._started = True
@@ -143,6 +162,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             program_tab = ProgramTab(program, self.monitor.program_ended)
             await self.monitor.add_program(program_tab)
             program.listener = program_tab
+        if hasattr(self.feed, "members"):
+            self.run_worker(self._await_ranks(), name="ranks")
         self.ready = True
 
     async def on_unmount(self) -> None:
@@ -166,6 +187,49 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         """Draws everything again: after a suspension, or when something else wrote on the terminal."""
         self.refresh(layout=True)
 
+    # Ranks
+
+    async def _await_ranks(self) -> None:
+        """Sets them side by side once there are several."""
+        feed = cast("RanksFeed", self.feed)
+        while not feed.several:
+            await asyncio.sleep(RANKS_S)
+        self.show_ranks()
+
+    def show_ranks(self) -> None:
+        """All ranks side by side."""
+        feed = cast("RanksFeed", self.feed)
+        if not getattr(feed, "several", False):
+            self.monitor.say("there is one process only")
+            return
+        if self.overview is None:
+            from .screens.ranks import RanksScreen
+
+            self.overview = RanksScreen(feed, self.look, self._rate_hz)
+        self.overview.set_look(self.look)
+        if self.screen is self.monitor:
+            self.push_screen(self.overview)
+        self.overview.refresh_view()
+
+    def show_rank(self, member: Member, tab: str = "memory") -> None:
+        """One rank's full screen, from the overview."""
+        from .screens.rank import RankScreen
+
+        feed = cast("RanksFeed", self.feed)
+        assert isinstance(self.monitor, RankScreen)
+        feed.choose(member)
+        if self.screen is self.overview:
+            self.pop_screen()
+        self.monitor.show_session(tab)
+
+    def page_of_rank(self, member: Member, name: str) -> None:
+        """A page about one rank, over the overview."""
+        cast("RanksFeed", self.feed).choose(member)
+        self.monitor.device, self.monitor.device_chosen = None, False
+        self.monitor.refresh_view()
+        pages = {"meaning": self.action_meaning, "what_if": self.action_what_if}
+        pages.get(name, self.action_out_of_memory)()
+
     # Themes
 
     def use_colors(self, colors: Colors) -> None:
@@ -177,6 +241,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         self.ansi_color = True if self.look.colors.mono else None
         self.theme = self.look.colors.name
         self.monitor.set_look(self.look)
+        if self.overview is not None and self.overview.is_mounted:
+            self.overview.set_look(self.look)
         self.monitor.say(f"theme: {self.look.colors.name}")
 
     def action_next_theme(self) -> None:
@@ -304,7 +370,7 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             self.exit(Outcome("stop"))
             return
         self._patience_s -= 0.1
-        if self._patience_s <= 0 and self.screen is self.monitor:
+        if self._patience_s <= 0 and self.screen in (self.monitor, self.overview):
             self._patience_s = math.inf
             self._ask(again=True)
         self.set_timer(0.1, self._wait_for_end)

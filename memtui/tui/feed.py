@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memtui.analysis.view import View
+    from memtui.session.members import Member
+    from memtui.session.readings import DriverReading
     from memtui.session.session import Session
     from memtui.wire.histories import HistoryNews
 
@@ -101,6 +105,33 @@ class Recording(Feed, Protocol):
 
     def seek(self, time_ns: int) -> None:
         """Shows the session as it was at `time_ns`, clamped to the recording."""
+
+
+class RanksFeed(Feed, Protocol):
+    """A feed of one of several ranks, which is chosen; of a program that has no ranks it is as any other."""
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """All ranks that were seen, in the order in which they came, earlier lives too."""
+
+    @property
+    def several(self) -> bool:
+        """Whether there are ranks to set side by side."""
+
+    @property
+    def driver(self) -> Optional[DriverReading]:
+        """What the driver said last of the devices of all."""
+
+    @property
+    def label(self) -> str:
+        """What was started: the launcher and its script."""
+
+    def choose(self, member: Member) -> None:
+        """Shows this one from now on."""
+
+
+class RanksRecording(RanksFeed, Recording, Protocol):
+    """Several recordings that are moved through time together."""
 
 
 #: A session, a device and an instant to what one screen says of them.

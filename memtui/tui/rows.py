@@ -51,6 +51,13 @@ class Line:
         self.width += len(text)
         return self
 
+    def add_cells(self, text: str, roles: str) -> Line:
+        """Appends cells with a role each; the text is one character a cell already."""
+        self._text.append(text)
+        self._roles.append(roles)
+        self.width += len(text)
+        return self
+
     def pad(self, width: int, role: str = " ") -> Line:
         """Appends spaces up to `width` cells."""
         if self.width < width:

@@ -74,6 +74,8 @@ class Hello:
     world_size: Optional[int] = None
     notices: tuple[str, ...] = ()  # what the agent cannot see here and why, one line each
     executable: str = ""  # the interpreter's path, as it says itself
+    local_rank: Optional[int] = None
+    restarts: Optional[int] = None  # of an elastic launcher's ranks, all together, before this process
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ NAMES = (
     "install",
     "children",
     "viewer",
+    "ranks",
     "printing",
     "memory",
     "looks",

@@ -10,8 +10,8 @@ from memtui.tui.rows import Line, Row, cells, shorten, words
 
 from .lines import Lines
 
-_MARKS = {"good": "✓", "warning": "!", "bad": "✗", "unknown": "?"}
-_PLAIN_MARKS = {"good": "+", "warning": "!", "bad": "x", "unknown": "?"}
+MARKS = {"good": "✓", "warning": "!", "bad": "✗", "unknown": "?"}
+PLAIN_MARKS = {"good": "+", "warning": "!", "bad": "x", "unknown": "?"}
 _STATE_LEVELS = {
     "starting": "unknown",
     "live": "good",
@@ -92,7 +92,7 @@ class Header(Lines):
     def _verdict(self, view: View, width: int) -> tuple[Row, str, str]:
         """The answer; and what has to go to the next line: the peak, the rest of the answer."""
         verdict = view.verdict
-        marks = _MARKS if self.look.glyphs.braille else _PLAIN_MARKS
+        marks = MARKS if self.look.glyphs.braille else PLAIN_MARKS
         line = Line().add(" ", " ").add(f" {marks[verdict.level]} ", roles.CHIPS[verdict.level]).add(" ", " ")
         peak, text = self.look.text(verdict.peak), self.look.text(verdict.text)
         used = next((row for row in view.rows if row.percent is not None), None)

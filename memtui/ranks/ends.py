@@ -1,0 +1,92 @@
+"""Ranks that ended before the others, and ranks that came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from memtui.analysis import units
+from memtui.analysis.text import phase_words
+from memtui.analysis.verdict import end_text
+from memtui.session.members import Member
+from memtui.session.session import Session
+from memtui.session.steps import step_number
+
+from .finding import Finding
+from .policy import RanksPolicy
+from .words import ranks
+
+_WITHOUT_A_WORD = "it went without a word, as killed processes do"
+
+
+def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) -> list[Finding]:
+    """Who of the newest lives ended first, where that was no ordinary end."""
+    over = sorted((each for each in members if each.over), key=_end_ns)
+    if not over:
+        return []
+    first = over[0]
+    living = [each for each in members if not each.over]
+    # Others may have ended before it, and have been killed: that is not heard as soon as an exception is.
+    if living and now_ns - _end_ns(first) < policy.alone_ns:
+        return []
+    if not (_failed(first) or living):
+        return []
+    followed = [each for each in over[1:] if _end_ns(each) - _end_ns(first) <= policy.together_ns]
+    text = f"{_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
+    if not followed and living:
+        verb = "goes" if len(living) == 1 else "go"
+        text = f"{_who(first)} ended: {end_words(first.session)}{_last(first.session)}"
+        text += f"; {_who(*living)} {verb} on without it"
+    elif followed:
+        later = units.duration(_end_ns(followed[-1]) - _end_ns(first))
+        text += f"; {_who(*followed)} followed within {later}"
+    return [Finding("ended", "bad", tuple(each.rank or 0 for each in (first, *followed)), text)]
+
+
+def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[Finding]:
+    """That ranks came back, and why their last life ended."""
+    again = [each for each in current if each.life > 1]
+    if not again:
+        return []
+    life = max(each.life for each in again)
+    before = sorted((each for each in past if each.life == life - 1 and each.over), key=_end_ns)
+    text = f"{_who(*again)} came back (life {life})"
+    if before:
+        first = before[0]
+        text += f"; of the life before, {_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
+    return [Finding("restarted", "unknown", tuple(each.rank or 0 for each in again), text)]
+
+
+def _who(*members: Member) -> str:
+    return ranks(each.rank for each in members if each.rank is not None)
+
+
+def _end_ns(member: Member) -> int:
+    end = member.session.end
+    return 0 if end is None else end.time_ns
+
+
+def _failed(member: Member) -> bool:
+    end = member.session.end
+    return end is not None and bool(end.exception or end.exit_status or end.silent)
+
+
+def end_words(session: Session) -> str:
+    """How a rank's process ended, whose exit status only its launcher knows."""
+    end = session.end
+    if end is None:
+        return "not known"
+    if end.exception or end.exit_status or end.text:
+        return end_text(end).removeprefix("ended: ")
+    return _WITHOUT_A_WORD if end.silent else "finished"
+
+
+def _last(session: Session) -> str:
+    """Its last figures."""
+    frame = session.frame
+    if frame is None:
+        return ""
+    device = session.device_frame(session.default_device())
+    held: Optional[int] = None if device is None else device.allocated_bytes
+    place = f"step {step_number(frame.step):,}, {phase_words(frame.phase)}"
+    return f" (last seen in {place}, {units.size(held)} allocated)"

@@ -1,0 +1,138 @@
+"""What the overview of ranks says at one instant, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from memtui.analysis import units
+from memtui.analysis.text import command
+from memtui.session.members import Member, earlier, newest
+from memtui.session.readings import DriverReading
+
+from .contexts import context_findings
+from .differences import difference_findings, skew_bytes, stages
+from .ends import end_findings, restart_findings
+from .finding import Finding
+from .policy import DEFAULT, RanksPolicy
+from .row import RankRow, build_row
+from .stepping import Slowest, slowest, stepping_findings
+
+Order = Literal["rank", "headroom", "skew"]
+ORDERS: tuple[Order, ...] = ("rank", "headroom", "skew")
+_URGENCY = {"bad": 0, "warning": 1, "unknown": 2, "good": 3}
+
+
+@dataclass(frozen=True)
+class RanksView:
+    """Rows by rank, what was found between them, and all of them in a line."""
+
+    program: str
+    hosts: tuple[str, ...]
+    world_size: Optional[int]
+    rows: tuple[RankRow, ...]
+    past: tuple[RankRow, ...]  # earlier lives
+    findings: tuple[Finding, ...]  # the worst first
+    summary: str
+    facts: str  # of buckets and shards, in a quiet line; or ""
+    now_ns: int
+
+    def ordered(self, order: Order) -> tuple[RankRow, ...]:
+        """By rank, by headroom (least first), or by how far from the median its peak is (most first)."""
+        if order == "headroom":
+            return tuple(sorted(self.rows, key=lambda row: (row.over, _or_last(row.headroom.value), row.rank)))
+        if order == "skew":
+            middle = _median(self.rows)
+            return tuple(sorted(self.rows, key=lambda row: (row.over, -abs((row.peak.value or 0) - middle), row.rank)))
+        return self.rows
+
+
+def build_ranks(
+    members: Iterable[Member],
+    now_ns: int,
+    driver: Optional[DriverReading] = None,
+    label: str = "",
+    policy: RanksPolicy = DEFAULT,
+) -> RanksView:
+    """The view of all members at `now_ns`; `driver` is a reading of all their devices, `label` what was started."""
+    kept = list(members)
+    current, past = newest(kept), earlier(kept)
+    rows = tuple(build_row(member, now_ns, policy.looks) for member in current)
+    by_rank = {member.rank: member for member in current if member.rank is not None}
+    found = [
+        *end_findings(current, now_ns, policy),
+        *stepping_findings(rows, policy),
+        *context_findings(rows, by_rank, () if driver is None else driver.devices),
+        *difference_findings(rows, policy),
+        *restart_findings(current, past),
+    ]
+    found.sort(key=lambda finding: _URGENCY[finding.level])
+    worlds = [row.world_size for row in rows if row.world_size is not None]
+    world = max(worlds, default=None)
+    return RanksView(
+        program=command(label.split()) or _program(current),
+        hosts=tuple(dict.fromkeys(row.host for row in rows if row.host)),
+        world_size=world,
+        rows=rows,
+        past=tuple(build_row(member, now_ns, policy.looks) for member in past),
+        findings=tuple(found),
+        summary=_summary(rows, world, slowest(rows, policy), policy),
+        facts=_facts(rows),
+        now_ns=now_ns,
+    )
+
+
+def _program(members: list[Member]) -> str:
+    told = next((each.session.hello for each in members if each.session.hello is not None), None)
+    return "" if told is None else command(told.argv)
+
+
+def _summary(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[Slowest], policy: RanksPolicy) -> str:
+    """ "fullest rank 5, 97 % · skew 9.8 GiB · steps 1,201 to 1,203 · slowest rank 5, +41 ms a step"."""
+    living = [row for row in rows if not row.over]
+    parts = [f"{len(living)} of {len(rows)} ranks live"] if len(living) < len(rows) else []
+    if world is not None and world > len(rows):
+        parts.append(f"{len(rows)} of {world} ranks are here")
+    full = [(row.percent, row.rank) for row in living if row.percent is not None]
+    if full:
+        percent, rank = max(full, key=lambda each: (each[0], -each[1]))
+        parts.append(f"fullest rank {rank}, {percent:.0f} %")
+    alike = max((skew_bytes(group) or 0 for group in stages(living, policy)), default=0)
+    if len(living) > 1:
+        parts.append(f"skew {units.size(alike)}")
+    steps = sorted(row.step for row in living if row.step is not None)
+    if steps:
+        parts.append(f"step {steps[0]:,}" if steps[0] == steps[-1] else f"steps {steps[0]:,} to {steps[-1]:,}")
+    if slow is not None:
+        parts.append(f"slowest rank {slow.rank}, +{units.duration(slow.by_ns)} {slow.what}")
+    return " · ".join(parts)
+
+
+def _facts(rows: tuple[RankRow, ...]) -> str:
+    """What distributed training itself holds: buckets, or shards and what is gathered of them."""
+    ddp = [row.holding.of("communication") for row in rows if row.holding.wrapped == "ddp"]
+    fsdp = [row.holding for row in rows if row.holding.wrapped == "fsdp"]
+    parts = []
+    if any(ddp):
+        parts.append(f"DDP: reduction buckets {_span(ddp)} a rank")
+    if fsdp:
+        sharded = _span([each.of("parameters") for each in fsdp])
+        gathered = [each.of("communication") for each in fsdp]
+        seen = f", gathered up to {units.size(max(gathered))}" if any(gathered) else ""
+        parts.append(f"FSDP: parameters sharded {sharded} a rank{seen}")
+    return " · ".join(parts)
+
+
+def _span(values: list[int]) -> str:
+    low, high = units.size(min(values)), units.size(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _median(rows: tuple[RankRow, ...]) -> int:
+    peaks = sorted(row.peak.value for row in rows if row.peak.value is not None and not row.over)
+    return peaks[len(peaks) // 2] if peaks else 0
+
+
+def _or_last(value: Optional[int]) -> int:
+    return 1 << 62 if value is None else value
