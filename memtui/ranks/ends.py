@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from memtui.analysis import units
-from memtui.analysis.text import phase_words
+from memtui.analysis.text import clean, phase_words
 from memtui.analysis.verdict import end_text
 from memtui.session.members import Member
 from memtui.session.session import Session
@@ -16,6 +16,8 @@ from .finding import Finding
 from .policy import RanksPolicy
 from .words import ranks
 
+#: Of an exception's words: gloo's and NCCL's are long.
+_LONGEST = 160
 _WITHOUT_A_WORD = "it went without a word, as killed processes do"
 
 
@@ -49,7 +51,8 @@ def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[
     if not again:
         return []
     life = max(each.life for each in again)
-    before = sorted((each for each in past if each.life == life - 1 and each.over), key=_end_ns)
+    # One that has not come back itself may be why the others had to.
+    before = sorted((each for each in (*past, *current) if each.life == life - 1 and each.over), key=_end_ns)
     text = f"{_who(*again)} came back (life {life})"
     if before:
         first = before[0]
@@ -76,8 +79,8 @@ def end_words(session: Session) -> str:
     end = session.end
     if end is None:
         return "not known"
-    if end.exception or end.exit_status or end.text:
-        return end_text(end).removeprefix("ended: ")
+    if end.exception or end.exit_status or (end.text and not end.silent):
+        return clean(end_text(end).removeprefix("ended: "), _LONGEST)
     return _WITHOUT_A_WORD if end.silent else "finished"
 
 

@@ -1,7 +1,7 @@
 """A distributed training for tests of several ranks: torchrun ... ranked.py [--faults]
 
-DDP or FSDP2 over gloo, each rank on its own device, in small steps until `--seconds` are over. Every fault is of the
-rank whose number is given: a batch that is three times as large, a context left on device 0, an exception, a sleep.
+DDP or FSDP2 over gloo, or each rank alone, on its own device, in small steps until `--seconds` are over. Every fault is
+of the rank whose number is given: a batch that is three times as large, a context on device 0, an exception, a sleep.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
     if options.stray == rank:
         torch.zeros(1, device="cuda")
     torch.cuda.set_device(0 if options.share else local)
-    distributed.init_process_group("gloo", rank=rank, world_size=world)
+    if options.kind != "alone":
+        distributed.init_process_group("gloo", rank=rank, world_size=world)
     wide = options.wide
     model: nn.Module = nn.Sequential(*(nn.Linear(wide, wide) for _ in range(options.layers))).cuda()
     if options.kind == "fsdp":
@@ -53,7 +54,8 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
         optimizer.zero_grad()
         del loss, inputs
         time.sleep(options.pause)
-    distributed.destroy_process_group()
+    if options.kind != "alone":
+        distributed.destroy_process_group()
 
 
 def spawned(rank: int, world: int, options: argparse.Namespace) -> None:

@@ -55,7 +55,7 @@ def _port() -> str:
 def launched(folder: pathlib.Path, count: int, *arguments: str, words: tuple[str, ...] = ()) -> Iterator[int]:
     """torchrun with so many ranks on as many GPUs; its pid."""
     environment = programs.virtual_environment_with_agent(folder, memory="8GiB", count=count, context="300MiB")
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--master-port", _port(), *words]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--standalone", *words]
     quiet = subprocess.DEVNULL
     with programs.started(
         *launcher, PROGRAM, *arguments, environment=environment, direct=False, stdout=quiet, stderr=quiet
@@ -222,9 +222,12 @@ def test_eight_ranks(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_rank_that_dies_is_told_with_its_last_figures_and_comes_back(tmp_path: pathlib.Path) -> None:
-    """GIVEN an elastic launcher, WHEN rank 1 raises, THEN it is told as the first, and all come back as other lives."""
+    """GIVEN an elastic launcher, WHEN rank 1 raises, THEN it is told as the first, and all come back as other lives.
+
+    Each trains for itself: gloo's second meeting fails now and then.
+    """
     words = ("--max-restarts", "1", "--monitor-interval", "0.2")
-    with launched(tmp_path, 2, "--fails", "1", "--at", "25", "--seconds", "90", words=words) as pid:
+    with launched(tmp_path, 2, "--kind", "alone", "--fails", "1", "--at", "25", words=words) as pid:
         first, second = look(pid, _When(2), after=_Lives(2, 2))
         third = look(pid, _Lives(2, 1))[0]
 
@@ -232,7 +235,7 @@ def test_a_rank_that_dies_is_told_with_its_last_figures_and_comes_back(tmp_path:
     assert second.past == 2
     told = _text(second, "restarted")
     assert "ranks 0 and 1 came back (life 2)" in told
-    assert "rank 1 ended first: ended: ValueError: no such sample" in told
+    assert "rank 1 ended first: ValueError: no such sample" in told
     assert "step 2" in told
     assert {row.life for row in second.view.rows} == {2}
     assert {row.rank: row.over for row in second.view.past} == {0: True, 1: True}

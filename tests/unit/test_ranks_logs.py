@@ -1,0 +1,134 @@
+"""Logs of several ranks: a file each, named in the program's own, and replayed together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from memtui.ranks.view import build_ranks
+from memtui.sources.log_format import LogError
+from memtui.sources.log_ranks import log_of_rank, path_of_rank, rank_logs
+from memtui.sources.log_writer import LogWriter
+from memtui.sources.ranks_replay import RanksReplay
+from memtui.tui.app import MemtuiApp
+from memtui.wire.frames import Frame
+from tests.support.made_up import BEGUN_NS, SECOND
+from tests.support.made_up_ranks import MadeUpRanks, RankTraining
+from tests.support.screens import drive, text
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def written(folder: pathlib.Path, ranks: int = 3, seconds: float = 12.0) -> str:
+    """The log of ranks of which the last has twice the batch."""
+    path = str(folder / "run.jsonl")
+    main = LogWriter(path, "0.1.0")
+    each = [RankTraining(rank, ranks, batch=2.0 if rank == ranks - 1 else 1.0) for rank in range(ranks)]
+    for rank, training in enumerate(each):
+        feed = MadeUpRanks([training], 0.0)
+        log = log_of_rank(main, 4242 + rank, rank, 1)
+        session = feed.sessions[0]
+        log.message(training.hello(), session)
+        for _ in range(int(seconds * 10)):
+            feed.advance(0.1)
+            frame = session.frame
+            assert isinstance(frame, Frame)
+            log.message(frame, session)
+            if session.driver is not None and session.driver.time_ns == frame.time_ns:
+                log.reading(session.driver)
+        log.close()
+    main.close()
+    return path
+
+
+def test_each_rank_and_life_has_a_file() -> None:
+    assert path_of_rank("a/run.jsonl", 7, 3, 1) == "a/run.rank-3.jsonl"
+    assert path_of_rank("a/run.jsonl", 7, 3, 2) == "a/run.rank-3.life-2.jsonl"
+    assert path_of_rank("a/run", 7, None, 1) == "a/run.pid-7"
+
+
+def test_all_ranks_are_replayed_together(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path)
+    logs = rank_logs(path)
+    assert [(log.rank, log.life, log.pid) for log in logs] == [(0, 1, 4242), (1, 1, 4243), (2, 1, 4244)]
+
+    async def run() -> RanksReplay:
+        replay = RanksReplay(logs)
+        await replay.start()
+        return replay
+
+    replay = asyncio.run(run())
+    assert replay.several
+    view = build_ranks(replay.members, replay.now_ns(), replay.driver)
+    assert [row.rank for row in view.rows] == [0, 1, 2]
+    odd = next(finding for finding in view.findings if finding.key == "batches")
+    assert odd.ranks == (2,)
+    steps = [row.step for row in view.rows]
+    replay.seek(BEGUN_NS + 5 * SECOND)
+    earlier = build_ranks(replay.members, replay.now_ns(), replay.driver)
+    assert [row.step for row in earlier.rows] == [3, 3, 3]
+    assert steps == [7, 7, 7]
+    asyncio.run(replay.stop())
+
+
+def test_a_missing_file_leaves_the_others(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "run.rank-1.jsonl").unlink()
+    replay = RanksReplay(rank_logs(path))
+    asyncio.run(replay.start())
+    assert [member.rank for member in replay.members] == [0, 2]
+    assert "run.rank-1.jsonl" in replay.session.notices["log"]
+    asyncio.run(replay.stop())
+    for name in ("run.rank-0.jsonl", "run.rank-2.jsonl"):
+        (tmp_path / name).unlink()
+    with pytest.raises(LogError):
+        RanksReplay(rank_logs(path))
+
+
+@pytest.mark.parametrize("name", ["../other.jsonl", "/etc/passwd", "", "..", "a/b.jsonl", 7])
+def test_a_log_names_files_in_its_own_folder_only(name: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.jsonl"
+    line = {"kind": "rank", "time_ns": 1, "rank": 0, "life": 1, "pid": 2, "file": name}
+    path.write_text(json.dumps(line, separators=(",", ":")) + "\n")
+    assert rank_logs(str(path)) == []
+
+
+def test_lines_of_a_replay(tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path, 2, 8)
+    command = [sys.executable, "-m", "memtui", "open", path, "--headless"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert all(" · 2 ranks · " in line or "rank 1 holds" in line for line in lines)
+    assert any(line.startswith("rank 1 holds") for line in lines)
+
+
+def test_the_overview_goes_back_in_time(tmp_path: pathlib.Path) -> None:
+    replay = RanksReplay(rank_logs(written(tmp_path)))
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        while app.overview is None or app.screen is not app.overview:
+            await pilot.pause(0.05)
+        await pilot.pause(0.1)
+        clock = re.search(r"REPLAY \d\d:\d\d:\d\d", text(app)[0])
+        assert clock is not None
+        before = replay.now_ns()
+        await pilot.press("left")
+        assert replay.now_ns() == max(replay.start_ns, before - 10 * SECOND)
+        await pilot.pause(0.1)
+        assert "REPLAY" in text(app)[0]
+        assert clock[0] not in text(app)[0]
+        await pilot.press("down", "enter")
+        await pilot.pause(0.1)
+        assert app.screen is app.monitor
+        assert "rank 1" in text(app)[0]
+
+    drive(replay, test)
