@@ -7,6 +7,7 @@ processor time and its highest resident memory, with the interpreter's start and
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import pickle
@@ -45,6 +46,26 @@ _LINES = 700
 _SIZES_BYTES = (512, 1024, 2048, 4 << 20, 16 << 20, 24 << 20)
 _BARE = "import pickle, sys\nwith open(sys.argv[1], 'rb') as file:\n    held = pickle.load(file)\n"
 _SEED = 5
+#: Others that open such files, where they are installed: name, module, program. ptmem and mosaic are run as their
+#: commands do it up to the first answer; torch's own writes the page that a browser then draws.
+_RIVALS = (
+    (
+        "torch's own page",
+        "torch",
+        "import os, pickle, sys\nfrom torch.cuda import _memory_viz\nwith open(sys.argv[1], 'rb') as file:\n"
+        "    page = _memory_viz.trace_plot(pickle.load(file))\nwith open(os.devnull, 'w') as out:\n"
+        "    out.write(page)\n",
+    ),
+    (
+        "ptmem",
+        "ptmem",
+        "import sys\nfrom ptmem.cli import MemoryProfileData, print_summary\n"
+        "print_summary(MemoryProfileData(sys.argv[1]), sys.argv[1])\n",
+    ),
+    ("mosaic", "mosaic", "from mosaic.cmd.get_memory_usage_peak import main\nmain()\n"),
+)
+_MOSAIC = ("--snapshot",)
+_RIVAL_RUNS = 2
 
 
 class Cost(NamedTuple):
@@ -65,11 +86,28 @@ def bench() -> Iterator[Line]:
                 bare.append(_cost(["-c", _BARE, path]))
                 opened.append(_cost(["-m", "memtui", "open", path]))
             yield from _lines(events, bar, bare, opened)
+            yield from _rivals(path, events, bare)
             taken = statistics.median(cost.peak_bytes for cost in opened)
             yield Line(f"memory foretold, {events:,} events", f"{estimated_bytes(path) / taken:.2f} x what it took")
             if events == BARS[0][0]:
                 yield from _screen(path, events)
             os.unlink(path)
+
+
+def _rivals(path: str, events: int, bare: list[Cost]) -> Iterator[Line]:
+    base = Cost(statistics.median(cost.cpu_seconds for cost in bare), min(cost.peak_bytes for cost in bare))
+    for name, module, program in _RIVALS:
+        if importlib.util.find_spec(module) is None:
+            yield Line(f"{name}, {events:,} events", f"not run: {module} is not installed")
+            continue
+        costs = []
+        for _ in range(_RIVAL_RUNS):
+            costs.append(_cost(["-c", program, *(_MOSAIC if module == "mosaic" else ()), path]))
+            for kept in pathlib.Path(path).parent.glob(".*.memcache"):  # what ptmem keeps for its next start
+                kept.unlink()
+        seconds, held = min(cost.cpu_seconds for cost in costs), min(cost.peak_bytes for cost in costs)
+        ratios = f"{seconds / base.cpu_seconds:.2f} x the CPU, {held / base.peak_bytes:.2f} x the memory"
+        yield Line(f"{name}, {events:,} events", f"{ratios} ({seconds:.2f} s, {held / 1e6:.0f} MB)")
 
 
 def _screen(path: str, events: int) -> Iterator[Line]:
