@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import time
+from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -35,6 +36,8 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters())
     batch = options.batch * (3 if options.large == rank else 1)
+    loader: Any = torch.utils.data.DataLoader(torch.zeros(64, 1), num_workers=options.workers)
+    waiting = iter(loader)  # its workers stay as long as this is kept
     end, step = time.monotonic() + options.seconds, 0
     life = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     while time.monotonic() < end:
@@ -54,6 +57,7 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
         optimizer.zero_grad()
         del loss, inputs
         time.sleep(options.pause)
+    del waiting
     if options.kind != "alone":
         distributed.destroy_process_group()
 
@@ -74,6 +78,7 @@ if __name__ == "__main__":
     parser.add_argument("--own", default="")  # where each rank writes what torch tells it
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--spawn", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0)
     for name in ("large", "stray", "fails", "sleeps", "slow"):
         parser.add_argument(f"--{name}", type=int, default=-1)
     given = parser.parse_args()

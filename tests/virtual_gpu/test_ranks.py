@@ -169,8 +169,11 @@ def _text(seen: Seen, key: str) -> str:
 
 
 def test_two_ranks_are_named_and_the_odd_one_is_told(tmp_path: pathlib.Path) -> None:
-    """GIVEN DDP where rank 1 has larger batches and began on device 0, WHEN it is stopped, THEN each is said of it."""
-    with launched(tmp_path, 2, "--large", "1", "--stray", "1", "--seconds", "90") as pid:
+    """GIVEN DDP where rank 1 has larger batches and began on device 0, WHEN it is stopped, THEN each is said of it.
+
+    Workers of data loaders, which are forked from the ranks with their environment, are no ranks.
+    """
+    with launched(tmp_path, 2, "--large", "1", "--stray", "1", "--workers", "2", "--seconds", "90") as pid:
         before, after = look(
             pid, _When(2, "batches", "tensors elsewhere"), then=_Signals(1, signal.SIGSTOP), after=_When(2, "stopped")
         )
