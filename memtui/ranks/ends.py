@@ -80,8 +80,11 @@ def _who(*members: Member) -> str:
 
 
 def _end_ns(member: Member) -> int:
-    end = member.session.end
-    return 0 if end is None else end.time_ns
+    """When it ended; of one that went without a word, which is noticed later, when it was heard last."""
+    end, frame = member.session.end, member.session.frame
+    if end is None:
+        return 0
+    return min(end.time_ns, frame.time_ns) if end.silent and frame is not None else end.time_ns
 
 
 def _failed(member: Member) -> bool:
