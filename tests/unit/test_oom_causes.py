@@ -257,3 +257,22 @@ def test_little_in_pieces_is_a_full_device() -> None:
     }
     assert explain_evidence(replace(evidence(live=live), **many)).cause.kind == "fragmentation"
     assert explain_evidence(replace(evidence(), **little)).cause.kind == "fragmentation"
+
+
+def test_an_evaluation_has_the_remedies_of_what_it_holds() -> None:
+    """GIVEN one that was watched, so without gradients, THEN what it keeps is what the host would take."""
+    live = replace(FULL, phase="evaluation", categories={"parameters": 3 * GIB, "temporaries": 18 * GIB})
+    found = explain_evidence(evidence(tried=2 * GIB, live=live, watched=True)).remedies
+    assert [(each.action.partition(" as they")[0], each.saves_bytes) for each in found[:2]] == [
+        ("move outputs to the host", 18 * GIB),
+        ("half the evaluation batch", GIB),
+    ]
+    assert not any("no_grad" in each.action or "zero_grad" in each.action for each in found)
+    held = {"parameters": 3 * GIB, "gradients": 3 * GIB, "activations": 4 * GIB}
+    found = explain_evidence(evidence(live=replace(live, categories=held), watched=True)).remedies
+    assert [each.saves_bytes for each in found if "zero_grad" in each.action] == [3 * GIB]
+    assert [each.saves_bytes for each in found if "move outputs" in each.action] == [None]
+    assert (found[0].action.partition(" before")[0], found[0].saves_bytes) == (
+        "drop the training's loss and outputs",
+        4 * GIB,
+    )
