@@ -354,6 +354,7 @@ class Agent:
             now = time.monotonic_ns()
             observer.events.append(Event("agent_error", now, observer.phases.step, "", text=observer.error))
             observer.error = None
+        observer.events.extend(server.left_out(observer.phases.step))
         model = observer.inventory.model
         if model is not None and model is not self._model_sent:
             self._model_sent = model
@@ -383,7 +384,7 @@ class Agent:
             if len(message) > _RECORDED_BYTES:
                 message = codec.encode(without_sites(step))
             if len(message) > _RECORDED_BYTES:
-                text = f"the step has {len(step.event_us)} events: too many to be sent"
+                text = f"{len(step.event_us):,} events, {len(step.blocks):,} blocks: too many to be sent"
                 events.append(
                     Event("record_refused", time.monotonic_ns(), step.step, "between", step.device, text=text)
                 )

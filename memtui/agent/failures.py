@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event, Failure, LiveSite, Pinned
@@ -23,8 +24,9 @@ from .stacks import Sites
 if TYPE_CHECKING:
     from .observer import Observer
 
-#: A program that tries out batches runs out of memory again and again: so much of its time goes into it at most.
-_SHARE, _BURST_NS = 0.01, 500_000_000
+#: A program that tries out batches runs out of memory again and again: so much of its time goes into reading at most,
+#: and as much into waiting until it is told.
+_SHARE, _READING_NS, _WAITING_NS = 0.005, 300_000_000, 100_000_000
 #: More blocks than these take half a second to be read.
 _MOST_BLOCKS = 200_000
 _MOST_PINNED, _MOST_SITES = 8, 8
@@ -41,7 +43,9 @@ class Failures:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         now = time.monotonic_ns()
-        self._reading, self._waiting = (Budget(_SHARE, _BURST_NS, now) for _ in range(2))
+        self._reading, self._waiting = Budget(_SHARE, _READING_NS, now), Budget(_SHARE, _WAITING_NS, now)
+        self._block_ns = 0.0  # what reading has cost for each block, at most; nothing before the first time
+        self._wait_ns = 0  # how long was waited last
         self._told = threading.Event()
         self.urgent = False  # somebody waits
 
@@ -65,16 +69,20 @@ class Failures:
         return Event("oom", now, step, phase, device, figures, failure=self._failure(device, figures, now))
 
     def _failure(self, device: str, figures: dict[str, int], now_ns: int) -> Failure:
-        """What can be read within the budget; what cannot be is left out."""
+        """What can be read within the budget, the first time in any case; what cannot be is left out."""
         begun = time.thread_time_ns()
         given: dict[str, Any] = {"site": _site(), "settings": _settings()}
-        if figures.get("num_blocks", 0) <= _MOST_BLOCKS and self._reading.allows(0, now_ns):
+        blocks = figures.get("num_blocks", 0)
+        whole = blocks <= _MOST_BLOCKS and self._reading.allows(self._block_ns * blocks, now_ns)
+        if whole:
             try:
-                given.update(self._held(device, now_ns))
+                given.update(_uncollected(self._held, device, now_ns))
             except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # blocks like no known torch's
                 given.pop("pinned", None)
         cost_ns = time.thread_time_ns() - begun
         self._reading.spend(cost_ns)
+        if whole:
+            self._block_ns = max(self._block_ns, cost_ns / max(1, blocks))
         return Failure(**given, cost_ns=cost_ns)
 
     def _held(self, device: str, now_ns: int) -> dict[str, Any]:
@@ -103,20 +111,32 @@ class Failures:
         return given
 
     def wait(self, thread: Optional[threading.Thread], wake: Any) -> None:
-        """Waits until the agent's thread has told what was noted, no longer than a moment."""
+        """Waits until the agent's thread has told what was noted: no longer than a moment, and within the budget."""
         now = time.monotonic_ns()
-        if thread is None or not thread.is_alive() or not self._waiting.allows(0, now):
+        if thread is None or not thread.is_alive() or not self._waiting.allows(self._wait_ns, now):
             return
         self._told.clear()
         self.urgent = True
         wake()
         self._told.wait(_TOLD_SECONDS)
-        self._waiting.spend(time.monotonic_ns() - now)
+        self._wait_ns = time.monotonic_ns() - now
+        self._waiting.spend(self._wait_ns)
 
     def told(self) -> None:
         """Lets whoever waits go on; from the agent's thread."""
         self.urgent = False
         self._told.set()
+
+
+def _uncollected(read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What `read` returns. Python's collector rests: what torch makes would set it off, through all objects."""
+    was_enabled = gc.isenabled()
+    try:
+        gc.disable()
+        return read(*arguments)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _pinned(segments: list[dict[str, Any]], device: str, births: Births) -> Iterator[Pinned]:

@@ -28,6 +28,8 @@ MAX_ENTRIES = 100_000
 AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS = 5, 4_000
 #: Its first forward is too, without call sites and only up to so many entries: they are read before its first backward.
 FORWARD_ENTRIES = 12_000
+#: Neither is where more blocks are live than these: each is read, made a row of and sent, which holds the program up.
+UNASKED_BLOCKS = 20_000
 #: Where the steps after it differ in size alone, so many more are recorded unasked; so many steps are watched for that,
 #: by one reading of the counters each, and so many lie between two recorded ones. None where one took longer than this.
 MORE_STEPS, WATCHED_STEPS, STEPS_BETWEEN, MOST_COST_NS = 2, 32, 3, 250_000_000
@@ -106,6 +108,7 @@ class Recorder:
         #: Steps before the one that is recorded unasked, and how many allocations one of them may have.
         self._unasked = (2, MAX_ENTRIES // 2) if tried_out else (AUTOMATIC_STEPS, AUTOMATIC_ALLOCATIONS)
         self._more = not tried_out
+        self._most_blocks = MAX_ENTRIES if tried_out else UNASKED_BLOCKS
         self._variety: Optional[Variety] = None
         self._counted: Optional[Asked] = None
         #: Whether the first forward is still to come, and to be recorded; and what was recorded of it.
@@ -149,7 +152,7 @@ class Recorder:
         if phases.step < first:
             return False
         self._automatic = False
-        due = allocations <= most * steps and not self._switch.obstacle()
+        due = allocations <= most * steps and not self._crowded() and not self._switch.obstacle()
         if due and self._more:
             self._variety = Variety()
         return due
@@ -159,10 +162,14 @@ class Recorder:
         if variety is None or steps != 1:
             self._variety = None
             return False
-        due = variety.due(allocations, requested_bytes) and not self._switch.obstacle()
+        due = variety.due(allocations, requested_bytes) and not self._crowded() and not self._switch.obstacle()
         if variety.over and not due:
             self._variety = None
         return due
+
+    def _crowded(self) -> bool:
+        """Whether more is live than is recorded unasked."""
+        return self._switch.live_blocks() > self._most_blocks
 
     # -- on the training's thread ---------------------------------------------------------
 
@@ -230,7 +237,7 @@ class Recorder:
         if not first or self.recording is not None or self.history.active or phases.step or phases.trains:
             return
         try:
-            self._in_first = not self._switch.obstacle() and not self._open(phases, bare=True)
+            self._in_first = not self._switch.obstacle() and not self._crowded() and not self._open(phases, bare=True)
         except BaseException as error:
             self.abandon()
             if not isinstance(error, TROUBLE) or not is_own(error):
@@ -249,7 +256,7 @@ class Recorder:
         try:
             now = time.monotonic_ns()
             recording.boundaries.append(Boundary(now, phases.phase, self._counts(recording.devices)))
-            if not self._spoiled:
+            if not self._spoiled and not self._crowded():
                 begun = time.perf_counter_ns()
                 recording.after = self._torch.cuda.memory._snapshot()
                 recording.cost_ns += time.perf_counter_ns() - begun

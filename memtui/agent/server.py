@@ -11,12 +11,13 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
 
 from ..wire import codec, paths
-from ..wire.frames import PROTOCOL, Refusal, Request
+from ..wire.frames import PROTOCOL, Event, Refusal, Request
 
 #: Frames that wait for a slow viewer (50 s at 10 Hz); older ones are lost and counted.
 _QUEUE_FRAMES = 500
@@ -123,6 +124,8 @@ class Server:
         self._checked_ns = 0
         self._viewers: dict[socket.socket, _Viewer] = {}
         self.trouble = ""  # why there is no socket
+        self._left_out_bytes = 0  # of the first message that no viewer would take, so that it was not sent
+        self._left_out_told = False
 
     @property
     def path(self) -> Optional[pathlib.Path]:
@@ -249,14 +252,32 @@ class Server:
             text = f"this program's agent speaks protocol {PROTOCOL}, the viewer {request.protocol}"
             viewer.put(codec.encode(Refusal(f"{text}; use the memtui that started the program, or restart it")))
         elif request.name == "hello":
-            for message in self._greeting(request.history):
+            for message in filter(self._fits, self._greeting(request.history)):
                 viewer.put(message)
             viewer.greeted = True
         else:
             self._requested(request, viewer)
 
+    def _fits(self, message: bytes) -> bool:
+        """Whether a viewer takes it: at a larger one it would leave, come again and get the same."""
+        size = len(message) - codec.LENGTH_BYTES
+        if size > codec.MAX_MESSAGE_BYTES:
+            self._left_out_bytes = self._left_out_bytes or size
+            return False
+        return True
+
+    def left_out(self, step: int) -> list[Event]:
+        """Once, after a message was too large to be sent: the event that says so."""
+        if self._left_out_told or not self._left_out_bytes:
+            return []
+        self._left_out_told = True
+        text = f"a message of {self._left_out_bytes:,} bytes was too large to be sent: it is left out"
+        return [Event("agent_error", time.monotonic_ns(), step, "", text=text)]
+
     def broadcast(self, message: bytes, *, frame: bool) -> None:
-        """Queues a message for every viewer; `flush` sends."""
+        """Queues a message for every viewer, where it is not too large; `flush` sends."""
+        if not self._fits(message):
+            return
         for viewer in list(self._viewers.values()):
             if viewer.overfull:
                 self._drop(viewer)
@@ -268,7 +289,8 @@ class Server:
 
     def send(self, viewer: Any, message: bytes) -> None:
         """Queues a message for one viewer, which may have gone."""
-        viewer.put(message)
+        if self._fits(message):
+            viewer.put(message)
 
     def has(self, viewer: Any) -> bool:
         """Whether a viewer is still there."""

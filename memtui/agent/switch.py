@@ -88,6 +88,11 @@ class HistorySwitch:
         allocations = sum(int(stats["allocation"]["all"]["allocated"]) for stats in read)
         return allocations, sum(int(stats["requested_bytes"]["all"]["allocated"]) for stats in read)
 
+    def live_blocks(self) -> int:
+        """How many blocks are live, on all devices together."""
+        read = [self._torch._C._cuda_memoryStats(index) for index in self.devices()]
+        return sum(int(stats["allocation"]["all"]["current"]) for stats in read)
+
     def _noticed(self) -> None:
         self._told()
 

@@ -14,6 +14,7 @@ from . import frames
 #: A frame is about a kilobyte a device; anything near this is not ours.
 MAX_MESSAGE_BYTES = 4 << 20
 _LENGTH = struct.Struct("!I")
+LENGTH_BYTES = _LENGTH.size
 _KINDS = {cls: kind for kind, cls in frames.MESSAGES.items()}
 
 

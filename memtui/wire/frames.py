@@ -351,7 +351,7 @@ class BackwardGraph:
     is wanted. The first `roots` nodes are those of the tensors that it begins with. A shape is (device, bytes of an
     element, dimensions...); `saved` names, for each op, what such a function keeps, with spaces between. `forward` is
     what was allocated and freed on each device since the step's forward began, without owners and call sites; empty
-    where that was not recorded.
+    where that was not recorded, as with very many blocks.
     """
 
     time_ns: int

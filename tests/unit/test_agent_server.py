@@ -95,6 +95,29 @@ def test_another_protocol_is_refused_in_one_line(server: Server) -> None:
     connection.close()
 
 
+def test_what_no_viewer_would_take_is_not_sent_and_told_of_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN messages above the limit, greeting included, THEN a viewer stays and gets the others."""
+    monkeypatch.setenv("MEMTUI_RUNTIME_DIR", str(tmp_path / "run"))
+    large = codec.encode(Refusal("x" * codec.MAX_MESSAGE_BYTES))
+    server = Server(lambda history: [codec.encode(HELLO), large], lambda request, viewer: None)
+    server.check(time.monotonic_ns())
+    assert server.left_out(0) == []
+    connection = viewer(server, Request("hello"))
+    for _ in range(2):
+        server.broadcast(large, frame=False)
+    server.broadcast(codec.encode(frame(7)), frame=True)
+    server.flush()
+    assert received(connection) == [HELLO, frame(7)]
+    [event] = server.left_out(3)
+    assert (event.name, event.step) == ("agent_error", 3)
+    assert f"{len(large) - codec.LENGTH_BYTES:,} bytes" in event.text
+    assert server.left_out(4) == []
+    connection.close()
+    server.close()
+
+
 def test_nothing_is_sent_before_the_greeting(server: Server) -> None:
     connection = viewer(server, b"")
     server.broadcast(codec.encode(frame(1)), frame=True)
