@@ -65,17 +65,19 @@ def take(
         env = programs.with_agent(environment(profile, base=programs.plain_environment()), pathlib.Path(runtime))
         use_driver_of(env)
         if count <= 8:
-            ranked = str(programs.PROGRAMS / "ranked.py")
-            command = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--master-port", "29641", ranked]
+            launcher, folder_of = str(pathlib.Path(sys.executable).with_name("torchrun")), str(programs.PROGRAMS)
+            command = [launcher, "--standalone", "--nproc-per-node", str(count), "ranked.py"]
             command += ["--seconds", "600", "--batch", "16384", *arguments]
         else:
             recording = pathlib.Path(runtime, "recording.json")
             with recorded.training(pathlib.Path(runtime)) as pid:
                 recording.write_text(json.dumps(recorded.record(pathlib.Path(runtime), pid)))
             streams = str(surroundings.PROGRAMS / "streams.py")
-            command = [streams, str(recording), runtime, str(count), *arguments]
+            command, folder_of = [streams, recording.name, ".", str(count), *arguments], runtime
         quiet = subprocess.DEVNULL
-        with programs.started(*command, environment=env, direct=False, stdout=quiet, stderr=quiet) as process:
+        with programs.started(
+            *command, environment=env, direct=False, cwd=folder_of, stdout=quiet, stderr=quiet
+        ) as process:
             time.sleep(seconds)
             watched = 7.0 if count <= 8 else 18.0
             for suffix, columns, rows, theme, keys in pictures:

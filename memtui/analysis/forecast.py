@@ -174,7 +174,11 @@ def _device_line(forecast: Forecast, ladder: Ladder, *, over: bool) -> str:
     if ladder.is_host:
         of = f"of the {units.size(ladder.reach_bytes)} it {'could' if over else 'can'} have"
         return f"with {units.size(outside)} outside the allocator this process {needs} {of}"
-    return f"with {units.size(outside)} outside the allocator the device {needs} of {units.size(ladder.total_bytes)}"
+    used = 0 if ladder.total_bytes is None else ladder.total_bytes - (ladder.free_bytes or 0)
+    # Torch gives whole free segments back where it needs room: until then more is used than will be needed.
+    cached = ", its cache given back" if used > (forecast.device_bytes or 0) and not over else ""
+    total = units.size(ladder.total_bytes)
+    return f"with {units.size(outside)} outside the allocator the device {needs} of {total}{cached}"
 
 
 @dataclass(frozen=True)
