@@ -102,7 +102,7 @@ def _rivals(path: str, events: int, bare: list[Cost]) -> Iterator[Line]:
             continue
         costs = []
         for _ in range(_RIVAL_RUNS):
-            costs.append(_cost(["-c", program, *(_MOSAIC if module == "mosaic" else ()), path]))
+            costs.append(_cost(["-c", program, *(_MOSAIC if module == "mosaic" else ()), path], talks=True))
             for kept in pathlib.Path(path).parent.glob(".*.memcache"):  # what ptmem keeps for its next start
                 kept.unlink()
         seconds, held = min(cost.cpu_seconds for cost in costs), min(cost.peak_bytes for cost in costs)
@@ -147,8 +147,11 @@ def _lines(events: int, bar: float, bare: list[Cost], opened: list[Cost]) -> Ite
     yield at_most(f"memtui open, {events:,} events, memory", peak_bytes / base_bytes, MEMORY_BAR, "x", 2, note)
 
 
-def _cost(arguments: list[str]) -> Cost:
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, env=surroundings.plain())
+def _cost(arguments: list[str], *, talks: bool = False) -> Cost:
+    told = subprocess.DEVNULL if talks else None
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=told, env=surroundings.plain()
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

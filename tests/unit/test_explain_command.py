@@ -122,3 +122,25 @@ def test_a_terminal_is_told_how_a_paste_ends() -> None:
         assert child.wait(60) == 0
     os.close(main_end)
     assert out.splitlines()[1].startswith("full: ")
+
+
+def test_a_leak_of_a_log_goes_before_fragmentation(answer: Any) -> None:
+    """GIVEN a message whose pieces would have been enough, THEN what grew evenly up to it is the cause all the same."""
+    pieces = Figures(16 * MIB, 32 * GIB, 9 * MIB, 31 * GIB, 20 * MIB, 400 * MIB)
+    steps = [f"step {n}: allocated {25_000 + 9 * n} MiB" for n in range(300)]
+    _, out, _ = answer("\n".join([*steps, print_message(pieces, "T6")]))
+    assert out.splitlines()[1].startswith("leak: what is allocated grew by 9.0 MiB a step")
+    _, out, _ = answer(print_message(pieces, "T6"))
+    assert out.splitlines()[1].startswith("fragmentation: ")
+
+
+def test_what_memtui_printed_itself_is_passed_over(answer: Any) -> None:
+    """GIVEN a log of memtui run, THEN its lines are no second error, and no figures of the program's steps."""
+    message = print_message(FULL, "T6")
+    own = [f"memtui: 12:00:0{n % 10} · step {n} · allocated {25_000 + 9 * n} MiB" for n in range(300)]
+    last = f"memtui: exited with status 1: OutOfMemoryError: {message[:60]}…"
+    _, out, _ = answer("\n".join([*own, message, "memtui: out of memory on cuda:0", f"[rank0]: {last}", last]))
+    assert out.splitlines()[0].startswith("GPU 0 · CUDA · line 301")
+    assert "line 30" not in "\n".join(out.splitlines()[1:])
+    assert out.splitlines()[1].startswith("full: ")
+    assert "by the log" not in out

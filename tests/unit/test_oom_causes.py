@@ -219,3 +219,60 @@ def test_a_shared_device_and_metal_have_remedies_of_their_own() -> None:
     answer = explain_evidence(metal)
     assert (answer.cause.kind, answer.remedies[0].saves_bytes) == ("full", 24 * GIB)
     assert not any("FSDP" in remedy.action or "8-bit" in remedy.action for remedy in answer.remedies)
+
+
+def test_a_leak_goes_before_the_pieces_that_it_left() -> None:
+    """GIVEN enough free in pieces, THEN the leak is the cause where it grew to more than that, or than the request."""
+    live = replace(FULL, growth_bytes_per_step=3.0 * MIB, grown_bytes=2 * GIB)
+    for idle, grown, kind in ((GIB, 2 * GIB, "leak"), (3 * GIB, 2 * GIB, "leak"), (3 * GIB, MIB, "fragmentation")):
+        answer = explain_evidence(evidence(idle=idle, live=replace(live, grown_bytes=grown)))
+        assert (answer.cause.kind, answer.cause.certain) == (kind, True)
+
+
+def test_little_in_pieces_is_a_full_device() -> None:
+    """GIVEN 27.75 MiB free or idle of 4 GiB, THEN it is full, of what, and the pieces are a note; by a message not."""
+    little = {
+        "tried": Interval.exactly(16 * MIB),
+        "total": Interval.exactly(4 * GIB),
+        "free": Interval.exactly(10 * MIB),
+        "allocated": Interval.exactly(3_600 * MIB),
+        "idle": Interval.exactly(int(17.75 * MIB)),
+        "reserved": Interval.exactly(3_600 * MIB + int(17.75 * MIB)),
+        "own": None,
+        "others": None,
+    }
+    live = replace(FULL, categories={"activations": 3_000 * MIB, "parameters": 600 * MIB})
+    answer = explain_evidence(replace(evidence(live=live), **little))
+    assert answer.sentence == (
+        "full: 16.00 MiB were asked for, and no more than 27.75 MiB of 4.00 GiB were free or idle, in pieces; "
+        "most is activations, 2.9 GiB"
+    )
+    assert answer.notes[0].startswith("No piece of it was of 16.00 MiB")
+    assert "expandable" not in answer.remedies[0].action
+    many = {
+        **little,
+        "tried": Interval.exactly(6 * MIB),
+        "free": Interval.exactly(5 * MIB),
+        "idle": Interval.exactly(23 * MIB),
+    }
+    assert explain_evidence(replace(evidence(live=live), **many)).cause.kind == "fragmentation"
+    assert explain_evidence(replace(evidence(), **little)).cause.kind == "fragmentation"
+
+
+def test_an_evaluation_has_the_remedies_of_what_it_holds() -> None:
+    """GIVEN one that was watched, so without gradients, THEN what it keeps is what the host would take."""
+    live = replace(FULL, phase="evaluation", categories={"parameters": 3 * GIB, "temporaries": 18 * GIB})
+    found = explain_evidence(evidence(tried=2 * GIB, live=live, watched=True)).remedies
+    assert [(each.action.partition(" as they")[0], each.saves_bytes) for each in found[:2]] == [
+        ("move outputs to the host", 18 * GIB),
+        ("half the evaluation batch", GIB),
+    ]
+    assert not any("no_grad" in each.action or "zero_grad" in each.action for each in found)
+    held = {"parameters": 3 * GIB, "gradients": 3 * GIB, "activations": 4 * GIB}
+    found = explain_evidence(evidence(live=replace(live, categories=held), watched=True)).remedies
+    assert [each.saves_bytes for each in found if "zero_grad" in each.action] == [3 * GIB]
+    assert [each.saves_bytes for each in found if "move outputs" in each.action] == [None]
+    assert (found[0].action.partition(" before")[0], found[0].saves_bytes) == (
+        "drop the training's loss and outputs",
+        4 * GIB,
+    )

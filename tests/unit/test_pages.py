@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from memtui.analysis.oom.story import build_story
+from memtui.session.steps import step_number
+from memtui.tui import glyphs, palette
 from memtui.tui.app import MemtuiApp
+from memtui.tui.look import make
+from memtui.tui.widgets.exhausted import ExhaustedPage
 from memtui.wire.frames import PHASES
 from tests.support.made_up import BEGUN_NS, GIB, MadeUpFeed, MadeUpProgram, Training
 from tests.support.screens import drive, text
@@ -139,6 +144,29 @@ def test_the_page_of_errors_has_each_of_them_and_all_of_its_text_at_every_size()
         drive(feed, test, size=size)
 
 
+def test_the_page_of_errors_takes_those_that_come_while_it_is_open() -> None:
+    """GIVEN the page opened before anything failed, THEN the error when it comes; a later one is the next of two."""
+    feed = MadeUpFeed()
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("o")
+        assert any("Nothing has run out of memory here" in line for line in text(app))
+        for size, wanted in ((40 * GIB, "OUT OF MEMORY  "), (100 * GIB, "OUT OF MEMORY 1 of 2 ")):
+            feed.fail(size)
+            feed.advance(1)
+            for _ in range(40):
+                await pilot.pause(0.1)
+                if wanted in text(app)[0]:
+                    break
+            assert wanted in text(app)[0]
+            assert any("fragmentation: " in line for line in text(app))
+        await pilot.press("right")
+        assert "2 of 2" in text(app)[0]
+        assert any("impossible: " in line for line in text(app))
+
+    drive(feed, test, size=(120, 40))
+
+
 def test_text_of_the_program_is_never_sent_to_the_terminal_as_it_is() -> None:
     """GIVEN names of files with control characters in an error, THEN none of them is on the page."""
     feed = MadeUpFeed()
@@ -157,3 +185,30 @@ def test_text_of_the_program_is_never_sent_to_the_terminal_as_it_is() -> None:
         assert not any(character < " " for line in text(app) for character in line)
 
     drive(feed, test, size=(200, 60))
+
+
+def test_gradients_of_an_earlier_walk_are_a_lower_bound() -> None:
+    """GIVEN owners of a step before the error's and something unattributed, THEN the page says of when they are."""
+    feed = MadeUpFeed()
+    feed.fail()
+    [event] = feed.session.events_of("oom")
+    assert event.failure is not None
+    look = event.failure.classification
+    assert look is not None
+    held = {**look.categories, "gradients": GIB, "unattributed": 0}
+    held["unattributed"] = look.allocated_bytes - sum(held.values())
+    if held["unattributed"] <= 0:
+        held["activations"] += held["unattributed"] - GIB
+        held["unattributed"] = GIB
+    failure = replace(event.failure, classification=replace(look, categories=held))
+    walked = feed.session.looks("cuda:0")[-1][0].step
+    for step, stale in ((walked + 1, True), (walked, False)):
+        told = replace(event, step=step, phase="forward", failure=failure)
+        story = build_story(feed.session, told)
+        assert story.held_note == (
+            f"owners as of step {step_number(walked):,}: gradients made since are unattributed" if stale else ""
+        )
+        assert story.at_least == (("gradients",) if stale else ())
+        rows = [row.text for row in ExhaustedPage(make(palette.DARK, glyphs.UNICODE), story, (1, 1), 0).draw(120, 60)]
+        assert any("gradients" in row and "≥1.0 GiB" in row for row in rows) is stale
+        assert any("owners as of step" in row for row in rows) is stale

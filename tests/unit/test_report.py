@@ -8,6 +8,7 @@ from typing import Any, Optional
 import pytest
 from markdown_it import MarkdownIt
 
+from memtui.analysis.oom.story import build_story
 from memtui.analysis.report import document, markdown, plain
 from memtui.analysis.report.build import build_report
 from memtui.analysis.report.facts import Report
@@ -283,6 +284,31 @@ def test_an_optimizer_without_state() -> None:
         model = Model(run.now_ns, ("MLP",), 1, 1, {"cuda:0": PARAMETERS}, {}, (optimizer,))
         run.session.apply(model, 0)
         assert run.document()["model"]["optimizer"]["note"] == said
+
+
+def test_a_leak_that_failed_is_the_cause_though_pieces_were_left() -> None:
+    """GIVEN floors that rise evenly until a request finds its bytes in pieces only, THEN the leak, as the page says."""
+    run = Watched()
+    run.adam(PARAMETERS, state=STATE, steps=1)
+    for step in range(200):
+        run.frame(GIB + 4 * MIB * step, boundary="forward_start", phase="forward", num_blocks=300 + step)
+        run.end_step(GIB + 4 * MIB * step, 2 * GIB + 4 * MIB * step, num_blocks=300 + step)
+    allocated = GIB + 800 * MIB
+    figures = {
+        "asked_bytes": 16 * MIB,
+        "device_total_bytes": 2 * GIB,
+        "device_free_bytes": 9 * MIB,
+        "allocated_bytes": allocated,
+        "reserved_bytes": allocated + 17 * MIB,
+    }
+    oom = Event("oom", run.now_ns, 200, "forward", "cuda:0", figures)
+    run.session.apply(oom, run.now_ns)
+    run.session.apply(Bye(run.now_ns, "OutOfMemoryError", "CUDA out of memory."), 0)
+    run.session.ended(run.now_ns, 1)
+    short = run.document()["devices"]["cuda:0"]["short"]
+
+    assert short[1].startswith("cause: leak; what is allocated grew by 4.0 MiB a step")
+    assert build_story(run.session, oom).answer.sentence.partition(": ")[2] == short[1].partition("; ")[2]
 
 
 def test_a_leak_comes_first() -> None:

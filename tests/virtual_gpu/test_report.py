@@ -160,10 +160,11 @@ def test_a_training_that_runs_out_of_memory(tmp_path: pathlib.Path) -> None:
     assert run.status == run.report["exit_status"] == 1
     assert run.report["exception"] == "OutOfMemoryError"
     assert found["short"][0].startswith("out of memory in ")
-    assert found["short"][1].startswith("cause: full device; ")
+    assert found["short"][1].startswith("cause: longest batch; this step needs ")
     assert values(found["reserved"]["peak"], *BOTH) == run.lines[-1]
     assert next(iter(found["dominates"])) == "activations_bytes"
-    assert found["remedies"]["remedy_1"]["note"].startswith("half the micro-batch")
+    assert found["remedies"]["remedy_1"]["note"].startswith("limit batches to what has fitted before")
+    assert found["remedies"]["remedy_2"]["note"].startswith("half the micro-batch")
     assert run.of_log["devices"]["cuda:0"]["short"] == found["short"]
 
 

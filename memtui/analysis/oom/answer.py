@@ -43,7 +43,8 @@ def explain(message: Message, live: Optional[Live] = None, course: Optional[Seri
     """
     live = live or Live()
     if course is not None and course.course == "leak":
-        live = replace(live, growth_bytes_per_step=course.bytes_per_step)
+        grown = round((course.bytes_per_step or 0) * (course.last_step - course.first_step))
+        live = replace(live, growth_bytes_per_step=course.bytes_per_step, grown_bytes=grown)
     evidence = evidence_of(message, live)
     cause = cause_of(message, evidence)
     helping = for_complaint(message.complaint) if cause.reason == "no figures" else remedies(cause, evidence)

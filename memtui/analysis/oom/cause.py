@@ -34,6 +34,8 @@ Kind = Literal[
 SMALL_SEGMENT_BYTES = 4 << 20
 #: A fragmentation that ends with so small a share of the device to spare is a narrow one.
 NARROW_SHARE = 0.005
+#: A device with less than such a share free or idle is nearly full, where that is no more than so many requests.
+NEARLY_FULL_SHARE, FEW_REQUESTS = 0.05, 4
 #: Phases in which the peak is not the training step's.
 _PEAKS: dict[str, Kind] = {"evaluation": "evaluation peak", "checkpoint": "checkpoint peak"}
 
@@ -127,10 +129,10 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
             yield "unexplained"  # no limit was set, and how much the system had left is not said
         yield from _full(evidence)
         return
-    fits, grown = _fits_in_pieces(evidence), evidence.live.grown_bytes
-    if fits and grown is not None and evidence.idle is not None and grown > evidence.idle.high:
-        yield "leak"  # without it there would have been whole pieces
+    if _leaked(evidence):
+        yield "leak"
         return
+    fits = _fits_in_pieces(evidence)
     if fits and _state_outgrows(evidence):
         yield "first optimizer step"
         return
@@ -141,11 +143,24 @@ def _full_or_fragmented(evidence: Evidence, policy: Policy) -> Iterator[Kind]:
         yield from _full(evidence)
     if fits is False:
         return
+    if fits and is_nearly_full(evidence):
+        yield from _full(evidence)
+        return
     small = _small_holes(evidence, policy)
     if small is not False:
         yield from _full(evidence) if evidence.live.growth_bytes_per_step else ("leak", "full")
     if small is not True:
         yield "fragmentation"
+
+
+def _leaked(evidence: Evidence) -> bool:
+    """Whether something grew to the end without which the request would have been served, in pieces or not."""
+    live, tried, idle = evidence.live, evidence.tried, evidence.idle
+    if not live.growth_bytes_per_step or tried is None:
+        return False
+    if live.grown_bytes is None:
+        return _fits_in_pieces(evidence) is not True
+    return live.grown_bytes > (tried.high if idle is None else min(tried.high, idle.high))
 
 
 def _state_outgrows(evidence: Evidence) -> bool:
@@ -297,6 +312,17 @@ def is_narrow(evidence: Evidence) -> bool:
     if evidence.tried is None or evidence.at_hand is None or evidence.total is None:
         return False
     return evidence.at_hand.middle - evidence.tried.middle < NARROW_SHARE * evidence.total.middle
+
+
+def is_nearly_full(evidence: Evidence) -> bool:
+    """Whether what is free in pieces is little of the device, and would not have served many more requests.
+
+    Only of what was watched: a message does not say what holds the rest.
+    """
+    tried, at_hand, total = evidence.tried, evidence.at_hand, evidence.total
+    if not (evidence.watched or evidence.live.categories) or tried is None or at_hand is None or total is None:
+        return False
+    return at_hand.high < min(NEARLY_FULL_SHARE * total.low, FEW_REQUESTS * tried.low)
 
 
 def short_by(evidence: Evidence) -> Optional[Interval]:

@@ -192,6 +192,8 @@ def _in_text(text: str, kept: int, lines_before: int) -> Iterator[Found]:
     inherited, before = 0, ""
     for offset, number, line in _split(text):
         stripped, named = without_prefix(_SEQUENCES.sub("", line))
+        if is_own(stripped):
+            continue
         if named is not None:
             rank, inherited = named, _INHERITED_LINES
         elif inherited == 0 or (_ANEW.match(stripped) and not _NAME_BEGUN.fullmatch(before)):
@@ -220,6 +222,11 @@ def _split(text: str) -> Iterator[tuple[int, int, str]]:
             start += len(part) + 1
         offset += len(line) + 1
         number += 1
+
+
+def is_own(stripped: str) -> bool:
+    """Whether a line without its prefix is memtui's own, which says again, and shorter, what the program has said."""
+    return stripped.startswith("memtui: ")
 
 
 def without_prefix(line: str) -> tuple[str, Optional[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from .parse import without_prefix
+from .parse import is_own, without_prefix
 from .series import Figure, Series, find_course
 
 _SIZE = rb"[ \t]{0,4}[:=]?[ \t]{0,4}(\d{1,9}(?:\.\d{1,6})?) ?([KMG])(?:iB|B|b)?(?![a-zA-Z/])"
@@ -39,6 +39,9 @@ class Progress:
                 continue
             end = block.find(b"\n", match.end(), match.end() + _REACH)
             line = block[start : end if end >= 0 else match.end() + _REACH]
+            beginning = block.rfind(b"\n", 0, match.start()) + 1
+            if is_own(without_prefix(block[beginning : beginning + _REACH].decode("utf-8", "replace"))[0]):
+                continue
             step = _STEP.search(line)
             if step is not None:
                 size = int(float(match.group(1)) * (1 << _POWERS[match.group(2)]))

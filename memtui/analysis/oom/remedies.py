@@ -16,7 +16,7 @@ from .interval import Interval
 
 #: Of full-precision moments, what eight-bit ones do not take.
 _EIGHT_BIT_SAVES = 0.75
-#: Activations of less than such a part of what an evaluation asked for are those of one that keeps none.
+#: Activations of less than such a part of what an evaluation asked for are not worth a word.
 _KEPT_SHARE = 20
 _FULL = ("full", "leak", "first optimizer step", "longest batch", "evaluation peak", "checkpoint peak", "spill")
 _ALLOCATOR_SETTING = {
@@ -231,23 +231,23 @@ def _first_step(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _evaluation(evidence: Evidence) -> Iterator[Remedy]:
-    tried, activations = evidence.tried, _category(evidence, "activations")
-    if activations is None and evidence.live.categories:
-        activations = 0
-    without = Remedy("evaluate under torch.no_grad() or inference_mode()", "none", activations)
-    # Where hardly any activations are kept, that is so already.
-    kept = activations is None or tried is None or not evidence.watched or _KEPT_SHARE * activations >= tried.low
-    if kept:
-        yield without
-    yield Remedy(
-        "half the evaluation batch; move outputs to the host as they come, instead of keeping them",
-        "more steps",
-        None if tried is None or kept else tried.middle // 2,
+    """Of one that was watched gradients were off, for by that it was told; what it keeps is known where it was seen."""
+    tried, gradients = evidence.tried, _category(evidence, "gradients")
+    activations, kept = _category(evidence, "activations"), _category(evidence, "temporaries")
+    if not evidence.watched:
+        yield Remedy("evaluate under torch.no_grad() or inference_mode()", "none", activations)
+    elif activations and tried is not None and _KEPT_SHARE * activations >= tried.low:
+        yield Remedy(
+            "drop the training's loss and outputs before it: their graph keeps activations", "none", activations
+        )
+    smaller = Remedy(
+        "half the evaluation batch", "more steps", tried.middle // 2 if evidence.watched and tried is not None else None
     )
-    yield Remedy("optimizer.zero_grad() before it: gradients need not stay", "none", _category(evidence, "gradients"))
+    moved = Remedy("move outputs to the host as they come, instead of keeping them", "transfers", kept or None)
+    yield from sorted((smaller, moved), key=lambda remedy: -(remedy.saves_bytes or 0))
+    if gradients or not evidence.live.categories:
+        yield Remedy("optimizer.zero_grad() before it: gradients need not stay", "none", gradients)
     yield Remedy("compute logits and metrics in pieces", "slower")
-    if not kept:
-        yield without
 
 
 def _checkpoint(evidence: Evidence) -> Iterator[Remedy]:

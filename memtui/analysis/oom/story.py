@@ -45,6 +45,7 @@ class Story:
     bands: tuple[Band, ...]  # who held the device, adding up to it exactly; empty where its figures are not known
     like: tuple[tuple[str, int], ...]  # categories of another step, where those of this one are not known
     held_note: str  # of which step those are, or why there are none
+    at_least: tuple[str, ...]  # keys of bands that are lower bounds
     pins: tuple[str, ...]
     sites: tuple[str, ...]
     sites_note: str
@@ -58,6 +59,7 @@ def build_story(session: Session, event: Event, policy: Policy = DEFAULT) -> Sto
     evidence = live_evidence(session, event, policy)
     failure = event.failure or Failure()
     answer = explain_evidence(evidence)
+    owners = _owners_note(session, event, evidence)
     sites, sites_note = _sites(session, event, leaking=answer.cause.kind == "leak")
     return Story(
         event=event,
@@ -67,7 +69,8 @@ def build_story(session: Session, event: Event, policy: Policy = DEFAULT) -> Sto
         figures=tuple(_figures(evidence)),
         bands=tuple(_bands(evidence, failure)),
         like=_like(evidence),
-        held_note=_held_note(evidence, failure),
+        held_note="; ".join(filter(None, (_held_note(evidence, failure), owners))),
+        at_least=("gradients",) if owners else (),
         pins=tuple(_pins(failure, evidence)),
         sites=sites,
         sites_note=sites_note,
@@ -148,6 +151,20 @@ def _held_note(evidence: Evidence, failure: Failure) -> str:
         kind = what.get(evidence.live.phase, "of no one kind yet")
         return f"of the unattributed {units.size(failure.undecided_bytes)} are new in this phase: {kind}"
     return ""
+
+
+def _owners_note(session: Session, event: Event, evidence: Evidence) -> str:
+    """Of when the owners are, where gradients may have been made since; "" where none are hidden.
+
+    An allocation that has failed is told without a look at any tensor: the owners are those of the look before.
+    """
+    live = evidence.live
+    if live.categories_step is not None or not live.categories.get("unattributed"):
+        return ""
+    looks = [look for look, at_ns in session.looks(event.device or "") if at_ns < event.time_ns]
+    if not looks or (looks[-1].step == event.step and event.phase not in ("backward", "optimizer")):
+        return ""
+    return f"owners as of step {step_number(looks[-1].step):,}: gradients made since are unattributed"
 
 
 def _pins(failure: Failure, evidence: Evidence) -> Iterator[str]:

@@ -9,7 +9,7 @@ from memtui.analysis import units
 from memtui.analysis.text import clean, place_words
 from memtui.session.steps import step_number
 
-from .cause import Cause, Kind, contradicts, is_narrow, short_by
+from .cause import Cause, Kind, contradicts, is_narrow, is_nearly_full, short_by
 from .evidence import Evidence
 from .interval import Interval, as_printed
 from .message import Message
@@ -105,7 +105,7 @@ def _since(evidence: Evidence) -> str:
 
 def _full(evidence: Evidence) -> str:
     short = short_by(evidence)
-    lacking = "" if short is None else f", {size(short)} too little"
+    lacking = "" if short is None or short.high == 0 else f", {size(short)} too little"
     if evidence.allocator == "metal":
         return (
             f"of {size(evidence.allowed)} allowed, PyTorch holds {size(evidence.allocated)} and the rest of the "
@@ -122,7 +122,16 @@ def _full(evidence: Evidence) -> str:
         most = f"; most is {clean(biggest[0], 40).replace('_', ' ')}, {units.size(biggest[1])}"
         as_of = evidence.live.categories_step
         most += "" if as_of is None else f" in step {step_number(as_of):,}, the last like it that was looked at"
+    if _in_pieces(evidence):
+        left = f"{size(evidence.at_hand)} of {size(evidence.total)} were free or idle, in pieces"
+        return f"{size(evidence.tried)} were asked for, and no more than {left}{most}"
     return f"{size(evidence.tried)} were asked for, and {size(evidence.at_hand)} were free or idle{lacking}{most}"
+
+
+def _in_pieces(evidence: Evidence) -> bool:
+    """Whether what little a full device had left was enough, and in no one piece."""
+    tried, at_hand = evidence.tried, evidence.at_hand
+    return tried is not None and at_hand is not None and at_hand.low >= tried.high and is_nearly_full(evidence)
 
 
 def _fragmentation(evidence: Evidence) -> str:
@@ -242,6 +251,9 @@ def _notes(cause: Cause, evidence: Evidence, message: Optional[Message]) -> Iter
     pools = evidence.private is not None and worth_a_word is not None and evidence.private.above(worth_a_word)
     if evidence.private is not None and pools and not (kind == "fragmentation" and evidence.in_pools):
         yield f"{size(evidence.private)} are free in private pools, which only CUDA graphs can use."
+    whole = ("full", "leak", "longest batch", "evaluation peak", "checkpoint peak", "first optimizer step")
+    if kind in whole and _in_pieces(evidence):
+        yield f"No piece of it was of {size(tried)}: joined, it would have served this request and few more."
     if kind == "full" and evidence.live.phase:
         yield f"It was {place_words(evidence.live.phase, evidence.live.step or 0)}."
     if kind == "fragmentation" and evidence.live.growth_bytes_per_step:

@@ -94,7 +94,7 @@ def _device(session: Session, seen: Seen, device: str, now_ns: int, policy: Poli
         failed = held_at(session, oom)
         if failed is not None and (found is None or failed.allocated_bytes >= found.allocated_bytes):
             found = failed
-        answer = answer_to(session, oom, leak, failed)
+        answer = answer_to(session, oom, failed)
         short += [event_text(oom, session.model), why(answer)]
         helping = remedies_section(answer.remedies, answer.not_helping)
     sections = (

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Optional
 
 from memtui.analysis.events import latest_oom
-from memtui.analysis.leak import Leak
 from memtui.analysis.oom.answer import Answer, explain_evidence
 from memtui.analysis.oom.cause import Cause, Kind
-from memtui.analysis.oom.evidence import Evidence, Live
-from memtui.analysis.oom.interval import Interval
+from memtui.analysis.oom.evidence import Evidence
+from memtui.analysis.oom.live import live_evidence
 from memtui.analysis.oom.remedies import Remedy, not_helping, remedies
 from memtui.analysis.optimizers import first_state_bytes
 from memtui.analysis.text import clean, place_words
@@ -84,34 +83,19 @@ def held_at(session: Session, event: Event) -> Optional[Parts]:
     return Parts(allocated, f"when it failed, {place_words(event.phase, event.step)}", tuple(parts), "derived")
 
 
-def answer_to(session: Session, event: Event, leak: Optional[Leak], held: Optional[Parts] = None) -> Answer:
-    """The cause and the remedies, from the exact figures that the allocator had then."""
-    figures = event.figures
-    allocated, reserved = figures.get("allocated_bytes"), figures.get("reserved_bytes")
-    frame = session.device_frame(event.device or "")
-    evidence = Evidence(
-        tried=_exactly(figures.get("asked_bytes")),
-        total=_exactly(figures.get("device_total_bytes")),
-        free=_exactly(figures.get("device_free_bytes")),
-        allocated=_exactly(allocated),
-        reserved=_exactly(reserved),
-        idle=_exactly(None if allocated is None or reserved is None else reserved - allocated),
-        allowed=_exactly(None if frame is None else frame.allowed_bytes),
-        live=_live(session, event, leak, held),
-    )
-    return explain_evidence(evidence)
-
-
-def _live(session: Session, event: Event, leak: Optional[Leak], held: Optional[Parts]) -> Live:
-    return Live(
-        phase=event.phase,
-        step=event.step,
-        first_optimizer_step=event.step == 0 and session.steps.first is None,
-        categories=_needed(session, event, held),
-        growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
-        batch=batch_of(() if session.hello is None else session.hello.argv),
+def answer_to(session: Session, event: Event, held: Optional[Parts] = None) -> Answer:
+    """The cause and the remedies, from all that is known of that instant: as a viewer told them then."""
+    evidence = live_evidence(session, event)
+    argv = () if session.hello is None else session.hello.argv
+    live = replace(
+        evidence.live,
+        categories=_needed(session, event, held) or evidence.live.categories,
+        batch=batch_of(argv),
         devices=None if session.hello is None else session.hello.world_size,
     )
+    if held is not None:
+        live = replace(live, categories_step=None)
+    return explain_evidence(replace(evidence, live=live))
 
 
 def _needed(session: Session, event: Event, held: Optional[Parts]) -> dict[str, int]:
@@ -152,7 +136,3 @@ def remedies_section(helping: tuple[Remedy, ...], useless: tuple[str, ...]) -> S
     rows += [Row(f"not_{number}", "not", (), text) for number, text in enumerate(useless, start=1)]
     told = any(remedy.saves_bytes is not None for remedy in helping[:_REMEDIES])
     return Section("remedies", "What helps, in this order", tuple(rows), _COLUMNS if told else (), ("predicted",))
-
-
-def _exactly(value: Optional[int]) -> Optional[Interval]:
-    return None if value is None else Interval.exactly(value)

@@ -11,10 +11,11 @@ from textual.screen import Screen
 from memtui.tui.exhausted import Exhausted
 from memtui.tui.look import Look
 from memtui.tui.widgets.exhausted import ExhaustedPage
+from memtui.wire.frames import Event
 
 
 class ExhaustedScreen(Screen[None], inherit_bindings=False):
-    """The newest error, and with keys those before it; they are those there were when the page was opened."""
+    """The newest error, and with keys those before it; one that comes later is added."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,o,enter,ctrl+c", "dismiss", show=False),
@@ -37,6 +38,25 @@ class ExhaustedScreen(Screen[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """The page alone."""
         yield self.page
+
+    def on_mount(self) -> None:
+        """Looks again while it is open."""
+        self.set_interval(1.0, self.look_again)
+
+    def look_again(self) -> None:
+        """Takes errors that have come since. The one that is being read stays, where it is still kept."""
+        events = self._exhausted.events()
+        if list(map(_key, events)) == list(map(_key, self._events)):
+            return
+        shown = _key(self._events[self._shown]) if self._events else None
+        self._events = events
+        self._shown = next((place for place, each in enumerate(events) if _key(each) == shown), len(events) - 1)
+        self.page.retries = self._exhausted.retries()
+        if not events:
+            self.page.show(None, (0, 0))
+            return
+        event, place = events[self._shown], (self._shown + 1, len(events))
+        self.page.show(self._exhausted.story(event), place, stay=_key(event) == shown)
 
     def on_resize(self) -> None:
         """Begins at the top, since lines break elsewhere."""
@@ -64,3 +84,7 @@ class ExhaustedScreen(Screen[None], inherit_bindings=False):
     async def action_dismiss(self, result: None = None) -> None:
         """Back to the monitor."""
         self.dismiss(result)
+
+
+def _key(event: Event) -> tuple[str, int]:
+    return event.device or "", event.time_ns

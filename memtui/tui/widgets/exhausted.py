@@ -39,9 +39,9 @@ class ExhaustedPage(Lines):
         self.story, self.place, self.retries = story, place, retries
         self.first = 0
 
-    def show(self, story: Story, place: tuple[int, int]) -> None:
-        """Another error, from its top."""
-        self.story, self.place, self.first = story, place, 0
+    def show(self, story: Optional[Story], place: tuple[int, int], *, stay: bool = False) -> None:
+        """Another error, from its top; or the same one among others, where it was."""
+        self.story, self.place, self.first = story, place, self.first if stay else 0
         self._again()
 
     def scroll(self, lines: int) -> None:
@@ -134,17 +134,18 @@ class ExhaustedPage(Lines):
             for each, count in zip(story.bands, shares(sizes, width - line.width - 3)):
                 line.add(self._letter(each.letter) * count, roles.fill(each.key))
             rows.append(line.add(self.look.glyphs.bar_right, roles.AXIS).row(width))
-            rows += self._legend([(each.key, each.figure.value or 0) for each in story.bands], width)
+            rows += self._legend([(each.key, each.figure.value or 0) for each in story.bands], width, story.at_least)
         if story.held_note:
             rows += self._wrapped(story.held_note, roles.DIM, width)
         return rows + (self._legend(list(story.like), width) if story.like else [])
 
-    def _legend(self, held: list[tuple[str, int]], width: int) -> list[Row]:
+    def _legend(self, held: list[tuple[str, int]], width: int, at_least: tuple[str, ...] = ()) -> list[Row]:
         entries = []
         for key, size in held:
             found = band(key, size)
             label = SHORT.get(key, found.label) if width < _COLUMNS_FROM else found.label
-            entries.append((key, self._letter(found.letter), self.look.text(label), self.look.text(units.size(size))))
+            shown = f"{'≥' if key in at_least else ''}{units.size(size)}"
+            entries.append((key, self._letter(found.letter), self.look.text(label), self.look.text(shown)))
         if not entries:
             return []
         widest = max(len(label) for _, _, label, _ in entries)
