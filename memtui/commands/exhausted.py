@@ -83,9 +83,11 @@ def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines, name: str = "
         lines.say(f"memtui: memtui open {path} shows its last figures")
 
 
-def tell_last(session: Session, lines: OwnLines, name: str = "") -> None:
+def tell_last(session: Session, lines: OwnLines) -> None:
     """Says of the newest error of a program that has failed, unless the program lived on for long after it."""
     newest = next((event for event in reversed(session.events) if event.name == "oom"), None)
-    end = session.end
+    end, hello = session.end, session.hello
+    several = hello is not None and hello.rank is not None and (hello.world_size or 1) > 1
+    name = f"rank {hello.rank}: " if hello is not None and several else ""
     if newest is not None and end is not None and end.time_ns - newest.time_ns < _LIVED_ON_NS:
         tell([build_story(session, newest)], lines, name)

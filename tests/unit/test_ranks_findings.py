@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Optional
 
@@ -9,6 +10,8 @@ import pytest
 
 from memtui.analysis.build import build_view
 from memtui.analysis.verdict import end_text
+from memtui.commands.exhausted import tell_last
+from memtui.commands.ownline import OwnLines
 from memtui.ranks.finding import Finding
 from memtui.ranks.view import RanksView, build_ranks
 from memtui.ranks.words import ranks as named
@@ -250,3 +253,16 @@ def test_who_went_without_a_word_is_said_to_on_its_own_screen_too() -> None:
     view = build_view(feed.sessions[1], "cuda:1", feed.clock_ns)
     assert view.verdict.level == "bad"
     assert "without a word" in view.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(2, "memtui: rank 1: out of memory on cuda:1"), (1, "memtui: out of memory")]
+)
+def test_the_error_that_ended_a_rank_is_told_with_its_name(count: int, said: str) -> None:
+    feed = alike(count)
+    session, device = feed.sessions[count - 1], f"cuda:{count - 1}"
+    session.apply(Event("oom", feed.clock_ns, 9, "forward", device, {"asked_bytes": 2 * GIB}), feed.clock_ns)
+    feed.end_rank(count - 1, "OutOfMemoryError", "CUDA out of memory")
+    stream = io.StringIO()
+    tell_last(session, OwnLines(stream))
+    assert stream.getvalue().startswith(said)
