@@ -16,7 +16,7 @@ from .ladder import Ladder, build_ladder
 from .policy import DEFAULT, Policy
 from .scores import Scorer
 from .shapes.asked import AskedShape
-from .shapes.outlook import outlook
+from .shapes.outlook import UNTOLD, outlook, unforeseen
 from .steady import steady
 from .turns import Turns
 
@@ -44,6 +44,7 @@ class Analyst:
         self._waiting: deque[RecordedStep] = deque(maxlen=_WAITING)
         self._shapes_due: dict[str, None] = {}  # devices, the one that waits longest first
         self._looked: dict[tuple[Optional[int], str], int] = {}  # the highest step's peak when shapes were looked at
+        self._told: set[tuple[Optional[int], str]] = set()  # of which it was said that nothing can be foretold yet
         self._under_way: Optional[_Job] = None
 
     def __call__(self, session: Session) -> list[Found]:
@@ -51,7 +52,16 @@ class Analyst:
         found: list[Found] = [*self._scorer.due(session), *self._turns.due(session)]
         for device in session.devices:
             self._consider(session, device.device)
-        return [*found, *self._advance(session)]
+        return [*found, *self._unforeseen(session), *self._advance(session)]
+
+    def _unforeseen(self, session: Session) -> list[Found]:
+        """That the size which is asked for cannot be foretold yet, once for each device that is trained on."""
+        device, frame = session.default_device(), session.frame
+        key = session.pid, device
+        if self._asked is None or frame is None or not frame.step or key in self._told:
+            return []
+        self._told.add(key)
+        return [] if session.recorded(device) else [unforeseen(device, self._asked, frame.time_ns)]
 
     def _consider(self, session: Session, device: str) -> None:
         for recorded in session.recorded(device):
@@ -98,13 +108,17 @@ class Analyst:
             return []
         ladder, highest = self._ladder(session, recorded[-1]), _highest(session, device)
         self._looked[session.pid, device] = highest
-        found = yield from outlook(
-            recorded,
-            self._asked,
-            highest_bytes=highest or None,
-            capacity_bytes=_capacity_bytes(ladder),
-            total_bytes=ladder.total_bytes,
-        )
+        try:
+            found = yield from outlook(
+                recorded,
+                self._asked,
+                highest_bytes=highest or None,
+                capacity_bytes=_capacity_bytes(ladder),
+                total_bytes=ladder.total_bytes,
+            )
+        except ValueError:  # recorded by an agent that tells nothing of the allocator's memory
+            when = recorded[-1].time_ns + recorded[-1].duration_ns
+            found = [] if self._asked is None else [unforeseen(device, self._asked, when, UNTOLD)]
         return [*found]
 
     def _ladder(self, session: Session, recorded: RecordedStep) -> Ladder:

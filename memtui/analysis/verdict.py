@@ -21,6 +21,8 @@ from .view import Answer, Level, Verdict
 
 #: Between how much is left and what that is of: what grows does not fit for long.
 TO_SPARE = " to spare: "
+#: Of a process whose agent said nothing of its end.
+WITHOUT_A_WORD = "it went without a word, as killed processes do"
 
 
 class Fit(NamedTuple):
@@ -176,6 +178,8 @@ def _ended(end: End) -> tuple[Level, str]:
 def end_text(end: End) -> str:
     """How the process ended: its exception, its status, or that this is not known."""
     cause = clean(": ".join(part for part in (end.exception or "", end.text) if part), 300)
+    if end.exit_status is None and end.silent:
+        return f"ended: {WITHOUT_A_WORD}"
     if end.exit_status is None:
         return f"ended: {cause}" if cause else "ended; its exit status is not known"
     signalled = end.exit_status < 0
@@ -184,7 +188,8 @@ def end_text(end: End) -> str:
 
 
 def _succeeded(end: End) -> bool:
-    return end.exit_status == 0 or (end.exit_status is None and end.exception is None and not end.text)
+    unfailed = end.exception is None and not end.text and not end.silent
+    return end.exit_status == 0 or (end.exit_status is None and unfailed)
 
 
 def peak_text(session: Session, device: str) -> str:

@@ -8,6 +8,8 @@ from typing import Optional
 from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
 from memtui.session.session import Session
 from memtui.sources.kept import kept_log, kept_session
+from memtui.sources.monitor import Monitor
+from memtui.sources.ranks import Ranks
 
 from .ownline import OwnLines
 
@@ -19,32 +21,73 @@ _LIVED_ON_NS = 60_000_000_000
 _STARTED_BEFORE_S = 10.0
 
 
-def tell(stories: list[Story], lines: OwnLines) -> None:
-    """Says what is new, and empties the list."""
+class Errors:
+    """Those of what is watched, each as of when it came; of several ranks each is told with the rank's name."""
+
+    def __init__(self, feed: Monitor | Ranks) -> None:
+        self._feed = feed
+        self._stories: dict[int, Stories] = {}  # by id of the session
+        self._new: dict[str, list[Story]] = {}
+        self._sessions: list[Session] = []  # kept, that no other one has the id of an old one
+
+    def look(self) -> None:
+        """Takes what is new."""
+        for name, session in self._watched():
+            if id(session) not in self._stories:
+                self._stories[id(session)] = Stories()
+                self._sessions.append(session)
+            new = self._stories[id(session)].update(session)
+            if new:
+                self._new.setdefault(name, []).extend(new)
+
+    def tell(self, lines: OwnLines) -> None:
+        """Says what is new."""
+        for name, stories in self._new.items():
+            tell(stories, lines, name)
+        self._new.clear()
+
+    def tell_kept(self, since_s: float, lines: OwnLines) -> None:
+        """Says what programs have kept themselves, of which nothing was heard in time."""
+        for name, session in self._watched():
+            stories = self._stories.get(id(session))
+            if stories is None or not stories.all:
+                tell_kept(session.pid, since_s, lines, name)
+
+    def _watched(self) -> list[tuple[str, Session]]:
+        feed = self._feed
+        if isinstance(feed, Ranks) and feed.several:
+            return [(f"{member.name}: ", member.session) for member in feed.members]
+        return [("", feed.session)]
+
+
+def tell(stories: list[Story], lines: OwnLines, name: str = "") -> None:
+    """Says what is new, and empties the list; `name` goes before, of a rank."""
     earlier = Counter(story.answer.sentence for story in stories[:-_TOLD_AT_ONCE])
     if earlier:
         count = sum(earlier.values())
-        lines.say(f"memtui: out of memory {'once' if count == 1 else f'{count:,} times'}, and again right after")
+        lines.say(f"memtui: {name}out of memory {'once' if count == 1 else f'{count:,} times'}, and again right after")
     for sentence, count in earlier.most_common(_SENTENCES):
         lines.say(f"memtui:   {sentence}{f' ({count:,} times)' if count > 1 else ''}")
     for story in stories[-_TOLD_AT_ONCE:]:
         for line in short_lines(story):
-            lines.say(f"memtui: {line}")
+            lines.say(f"memtui: {'' if line.startswith(' ') else name}{line}")
     stories.clear()
 
 
-def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines) -> None:
+def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines, name: str = "") -> None:
     """Says what a program has kept itself since then (Unix seconds), of which no viewer was told in time."""
     path = None if pid is None else kept_log(pid, since_s - _STARTED_BEFORE_S)
     session = None if path is None else kept_session(path)
     if session is not None:
-        tell(list(Stories().update(session)), lines)
+        tell(list(Stories().update(session)), lines, name)
         lines.say(f"memtui: memtui open {path} shows its last figures")
 
 
 def tell_last(session: Session, lines: OwnLines) -> None:
     """Says of the newest error of a program that has failed, unless the program lived on for long after it."""
     newest = next((event for event in reversed(session.events) if event.name == "oom"), None)
-    end = session.end
+    end, hello = session.end, session.hello
+    several = hello is not None and hello.rank is not None and (hello.world_size or 1) > 1
+    name = f"rank {hello.rank}: " if hello is not None and several else ""
     if newest is not None and end is not None and end.time_ns - newest.time_ns < _LIVED_ON_NS:
-        tell([build_story(session, newest)], lines)
+        tell([build_story(session, newest)], lines, name)

@@ -10,13 +10,13 @@ from typing import Any, Optional
 
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
-from memtui.analysis.oom.story import Stories, Story
 from memtui.analysis.shapes.outlook import shape_lines
+from memtui.analysis.verdict import end_text
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
 from memtui.sources.ranks import Ranks
 
-from .exhausted import tell, tell_kept
+from .exhausted import Errors
 from .headless_ranks import RankLines
 from .ownline import OwnLines
 
@@ -60,9 +60,8 @@ async def print_lines(
             await _first_figures(monitor, [*ends])
             due = time.monotonic() - _PERIOD_SECONDS
         # Each is told as of when it came, and not of when there is a line to be printed.
-        stories = Stories()
-        new: list[Story] = []
-        monitor.on_change = lambda: new.extend(stories.update(monitor.session))
+        errors = Errors(monitor)
+        monitor.on_change = errors.look
         ranks = RankLines(monitor) if isinstance(monitor, Ranks) else None
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
@@ -76,19 +75,22 @@ async def print_lines(
             else:
                 side_by_side.say(lines)
             printed += 1
-            tell(new, lines)
+            errors.tell(lines)
             trouble = _tell_trouble(monitor, trouble, lines)
             shapes = _tell_shapes(monitor, device, shapes, lines)
         ended = ends[0].done()
         for task in ends:
             task.cancel()
-        tell([*new, *stories.update(monitor.telling if isinstance(monitor, Ranks) else monitor.session)], lines)
-        if ended and not stories.all:
-            tell_kept(monitor.session.pid, begun_s, lines)
+        errors.look()
+        errors.tell(lines)
+        if ended:
+            errors.tell_kept(begun_s, lines)
         if ended:
             _tell_shapes(monitor, device, shapes, lines)
-            if ranks is not None and ranks.several:
+            if isinstance(monitor, Ranks) and ranks is not None and ranks.several:
                 ranks.farewell(lines)
+                if monitor.lead.session.end is not None:
+                    lines.say(f"memtui: {end_text(monitor.lead.session.end)}")
             else:
                 lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended

@@ -61,13 +61,11 @@ class RankLines:
         self._tell(self._view(), lines, prefix)
         for member in sorted(self._ranks.members, key=_place):
             session = member.session
-            name = f"process {member.pid}" if member.rank is None else f"rank {member.rank}"
-            life = f" (life {member.life})" if member.life > 1 else ""
             if session.end is None:
                 continue
             peak = build_view(session, session.default_device(), session.end.time_ns).verdict.peak
             end = end_words(session)
-            lines.say(f"{prefix}{name}{life}: {' · '.join(part for part in (end, peak) if part)}")
+            lines.say(f"{prefix}{member.name}: {' · '.join(part for part in (end, peak) if part)}")
 
     def tell_end(self, lines: OwnLines) -> None:
         """Which rank ended first, where that was no ordinary end; nothing of a single process."""

@@ -136,13 +136,16 @@ def _foretold(session: Session, options: argparse.Namespace) -> list[ShapeForeca
     """What --max-shape asks for, from the recorded steps of a whole log."""
     if options.max_shape is None:
         return []
-    from memtui.analysis.shapes.outlook import outlook_now
+    from memtui.analysis.shapes.outlook import outlook_now, unforeseen
 
     found: list[ShapeForecast] = []
     for device in (each.device for each in session.devices):
         highest = session.steps.highest(device)
         highest_bytes = None if highest is None else highest.bytes_held
         found += outlook_now(session.recorded(device), options.max_shape, highest_bytes=highest_bytes)
+    device, frame = session.default_device(), session.frame
+    if frame is not None and not session.recorded(device):
+        found.append(unforeseen(device, options.max_shape, frame.time_ns))
     return found
 
 

@@ -33,7 +33,7 @@ from .program import current_folder, resolve, with_agent
 from .screen import check_terminal, show, wants_app
 
 if TYPE_CHECKING:
-    from .reporting import Reporting
+    from .reporting import Noting, Reporting
 
 _CLOSING_SECONDS = 3.0
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 def _reporting(options: argparse.Namespace) -> Reporting:
     from .reporting import Reporting
 
-    return Reporting(options.report, options.device, Analyst(asked=options.max_shape))
+    return Reporting(options.report, options.device)
 
 
 def open_log(options: argparse.Namespace) -> Optional[LogWriter]:
@@ -97,7 +97,7 @@ def run_in_app(
         if status is not None and status.shell_code and kind != "stop":
             RankLines(ranks).tell_end(OwnLines(sys.stderr))
         if reporting is not None:
-            reporting.tell(ranks.session, status)
+            reporting.tell(ranks, status)
 
     return leave_app(start.pid, kind, ranks.telling, last)
 
@@ -106,19 +106,12 @@ def watched(
     pid: int, label: str, log: Optional[LogWriter], options: argparse.Namespace, reporting: Optional[Reporting] = None
 ) -> Ranks:
     """A program that was started here, and its ranks should it start any."""
-    lead = Monitor(
-        pid,
-        supervised=True,
-        collect=False,
-        log=log,
-        label=label,
-        analyst=reporting or Analyst(asked=options.max_shape),
-    )
 
-    def analyst(rank: Optional[int]) -> Analyst | Reporting:
-        # A report is of one rank: the first.
-        return reporting if reporting is not None and rank == 0 else Analyst(asked=options.max_shape)
+    def analyst(_rank: Optional[int] = None) -> Analyst | Noting:
+        found = Analyst(asked=options.max_shape)
+        return found if reporting is None else reporting.noting(found)
 
+    lead = Monitor(pid, supervised=True, collect=False, log=log, label=label, analyst=analyst())
     return Ranks(lead, analyst=analyst, log=log)
 
 
@@ -220,9 +213,9 @@ def run_headless(
         OwnLines(sys.stderr, shared=True).say(f"memtui: {error}")
         return 1
     finally:
-        session = watcher.finish()
+        ranks = watcher.finish()
     if reporting is not None:
-        reporting.tell(session, status, shared=True)
+        reporting.tell(ranks, status, shared=True)
     return leave_as(status)
 
 
@@ -246,12 +239,12 @@ class _Watcher:
         self._thread = threading.Thread(target=self._run, name="memtui-lines", daemon=True)
         self._thread.start()
 
-    def finish(self) -> Optional[Session]:
-        """Waits a moment for the last line and the end of the log; the session, unless it is still at work."""
+    def finish(self) -> Optional[Ranks]:
+        """Waits a moment for the last line and the end of the log; what was watched, unless it is still at work."""
         if self._thread is not None:
             self._thread.join(_CLOSING_SECONDS)
         done = self._thread is not None and not self._thread.is_alive()
-        return self._ranks.session if done and self._ranks is not None else None
+        return self._ranks if done else None
 
     def _run(self) -> None:
         asyncio.run(self._watch())

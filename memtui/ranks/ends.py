@@ -9,7 +9,7 @@ from memtui.analysis import units
 from memtui.analysis.events import event_text, latest_oom
 from memtui.analysis.policy import DEFAULT as SINGLE
 from memtui.analysis.text import clean, phase_words
-from memtui.analysis.verdict import end_text
+from memtui.analysis.verdict import WITHOUT_A_WORD, end_text
 from memtui.session.members import Member
 from memtui.session.session import Session
 from memtui.session.steps import step_number
@@ -20,29 +20,28 @@ from .words import ranks
 
 #: Of an exception's words: gloo's and NCCL's are long.
 _LONGEST = 160
-_WITHOUT_A_WORD = "it went without a word, as killed processes do"
 
 
 def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) -> list[Finding]:
     """Who of the newest lives ended first, where that was no ordinary end."""
-    over = sorted((each for each in members if each.over), key=_end_ns)
+    over = sorted((each for each in members if each.over), key=_when)
     if not over:
         return []
     first = over[0]
     living = [each for each in members if not each.over]
     # Others may have ended before it, and have been killed: that is not heard as soon as an exception is.
-    if living and now_ns - _end_ns(first) < policy.alone_ns:
+    if living and now_ns - first.end_ns < policy.alone_ns:
         return []
-    if not (_failed(first) or living):
+    if not (first.failed or living):
         return []
-    followed = [each for each in over[1:] if _end_ns(each) - _end_ns(first) <= policy.together_ns]
+    followed = [each for each in over[1:] if each.end_ns - first.end_ns <= policy.together_ns]
     text = f"{_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
     if not followed and living:
         verb = "goes" if len(living) == 1 else "go"
         text = f"{_who(first)} ended: {end_words(first.session)}{_last(first.session)}"
         text += f"; {_who(*living)} {verb} on without it"
     elif followed:
-        later = units.duration(_end_ns(followed[-1]) - _end_ns(first))
+        later = units.duration(followed[-1].end_ns - first.end_ns)
         text += f"; {_who(*followed)} followed within {later}"
     return [Finding("ended", "bad", tuple(each.rank or 0 for each in (first, *followed)), text)]
 
@@ -67,7 +66,7 @@ def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[
         return []
     life = max(each.life for each in again)
     # One that has not come back itself may be why the others had to.
-    before = sorted((each for each in (*past, *current) if each.life == life - 1 and each.over), key=_end_ns)
+    before = sorted((each for each in (*past, *current) if each.life == life - 1 and each.over), key=_when)
     text = f"{_who(*again)} came back (life {life})"
     if before:
         first = before[0]
@@ -79,17 +78,8 @@ def _who(*members: Member) -> str:
     return ranks(each.rank for each in members if each.rank is not None)
 
 
-def _end_ns(member: Member) -> int:
-    """When it ended; of one that went without a word, which is noticed later, when it was heard last."""
-    end, frame = member.session.end, member.session.frame
-    if end is None:
-        return 0
-    return min(end.time_ns, frame.time_ns) if end.silent and frame is not None else end.time_ns
-
-
-def _failed(member: Member) -> bool:
-    end = member.session.end
-    return end is not None and bool(end.exception or end.exit_status or end.silent)
+def _when(member: Member) -> int:
+    return member.end_ns
 
 
 def end_words(session: Session) -> str:
@@ -100,7 +90,7 @@ def end_words(session: Session) -> str:
     if end.exception or end.exit_status:
         return clean(end_text(end).removeprefix("ended: "), _LONGEST)
     if end.silent:
-        return _WITHOUT_A_WORD
+        return WITHOUT_A_WORD
     return "ended" if session.hello is None else "finished"
 
 

@@ -8,6 +8,9 @@ from typing import Optional
 
 from .session import Session
 
+#: Ends of ranks that are as near to each other may be told in another order than they came in.
+_TOGETHER_NS = 2_000_000_000
+
 
 class Member:
     """Who it is among the ranks, and its session, which a recording replaces as it is moved through.
@@ -51,6 +54,28 @@ class Member:
         return None if self.session.hello is None else self.session.hello.world_size
 
     @property
+    def name(self) -> str:
+        """ "rank 3", "rank 3 (life 2)"; of one that nobody has numbered "process 4242"."""
+        known = f"process {self.pid}" if self.rank is None else f"rank {self.rank}"
+        return f"{known} (life {self.life})" if self.life > 1 else known
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended, 0 where it has not; of one that went without a word, which is noticed later, when it was
+        heard last.
+        """
+        end, frame = self.session.end, self.session.frame
+        if end is None:
+            return 0
+        return min(end.time_ns, frame.time_ns) if end.silent and frame is not None else end.time_ns
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended otherwise than in order."""
+        end = self.session.end
+        return end is not None and bool(end.exception or end.exit_status or end.silent)
+
+    @property
     def over(self) -> bool:
         """Whether its process is gone."""
         return self.session.end is not None
@@ -63,6 +88,32 @@ def number_lives(members: Iterable[Member]) -> None:
         if member.rank is not None:
             counted[member.rank] += 1
             member.life = counted[member.rank]
+
+
+def first_failed(members: Iterable[Member]) -> Optional[Member]:
+    """The one that failed first; where all ended in order or go on, the first that ran out of memory; else None."""
+    kept = list(members)
+    failed = sorted((each for each in kept if each.failed), key=lambda each: each.end_ns)
+    if failed:
+        end = failed[0].session.end
+        if end is None or not end.silent:
+            return failed[0]
+        # A killed one was heard last at some tick before its end: it may have followed one that ran out of memory.
+        until = failed[0].end_ns + _TOGETHER_NS
+        return next((each for each in failed if each.end_ns <= until and _ran_out(each)), failed[0])
+    return first_exhausted(kept)
+
+
+def first_exhausted(members: Iterable[Member]) -> Optional[Member]:
+    """The one of which an allocation failed first; None where none has."""
+    events = [(each, each.session.events_of("oom")) for each in members]
+    first = [(min(event.time_ns for event in failed), each) for each, failed in events if failed]
+    return min(first, key=lambda found: found[0])[1] if first else None
+
+
+def _ran_out(member: Member) -> bool:
+    end = member.session.end
+    return end is not None and "OutOfMemory" in (end.exception or "")
 
 
 def newest(members: Iterable[Member]) -> list[Member]:

@@ -75,7 +75,7 @@ def overview(opened: Opened) -> Overview:
         max(course.peak_bytes, most_reserved, 1),
         failures,
         _peak(opened),
-        _below(opened, len(failures)),
+        _below(opened, failures),
         name,
         (*opened.snapshot.notices, *opened.notices),
     )
@@ -112,13 +112,17 @@ def _peak(opened: Opened) -> tuple[str, ...]:
     return (*(f"{words}: {made_of(at, named)}" for named in (3, 2, 1)), words)
 
 
-def _below(opened: Opened, failures: int) -> tuple[str, ...]:
-    course, device = opened.course, opened.device
-    there = f"{size(course.reserved_bytes[course.peak])} reserved then"
-    free = f"largest free block {size(largest_free_bytes(device, course, course.peak))}"
+def _below(opened: Opened, failures: tuple[int, ...]) -> tuple[str, ...]:
+    course, device, count = opened.course, opened.device, len(failures)
+    # Where requests failed, the last one's instant is asked about, and it need not be the peak.
+    number = failures[-1] if failures else course.peak
+    there = f"{size(course.reserved_bytes[number])} reserved then"
+    free = f"largest free block {size(largest_free_bytes(device, course, number))}"
     last = course.instants - 1
     end = "" if course.peak == last else f"at the end {size(course.allocated_bytes[last])} allocated"
-    failed = f"out of memory: {failures:,} request{'s' * (failures != 1)} failed" if failures else ""
+    failed = f"out of memory: {count:,} request{'s' * (count != 1)} failed" if failures else ""
+    if count > 1:
+        failed += f", the last at {instant_words(number, course)}"
     if last and not failures:
         failed = "never out of memory"
     found = []

@@ -210,7 +210,9 @@ class Monitor:
         await asyncio.sleep(0.3)
         if self.session.pid != self.pid and self.program is not None and self.program.running:
             return  # a rank is gone, and what started it still runs
-        self._finish("its parent has not collected it yet" if zombie and self.program is None else "")
+        # Of one that an agent was heard of it is known whether it said why; that it is not collected yet says nothing.
+        unheard = zombie and self.program is None and self.session.hello is None
+        self._finish("its parent has not collected it yet" if unheard else "")
 
     def _program_ended(self, status: Optional[ExitStatus], reason: str) -> None:
         if status is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Optional
 
-from memtui.session.members import Member, newest, number_lives
+from memtui.session.members import Member, first_failed, newest, number_lives
 from memtui.session.readings import DriverReading, ShapeForecast, SteadyStep
 from memtui.session.session import Session
 from memtui.wire.frames import Event
@@ -155,9 +155,11 @@ class Ranks:
 
     @property
     def telling(self) -> Session:
-        """The session that says best how it ended: the first that ran out of memory or raised; else the shown one."""
-        failed = [each.session for each in self.members if _failed(each.session)]
-        return min(failed, key=_end_ns, default=self.session)
+        """The session that says best how it ended: of the rank that failed first, in an earlier life too; else the
+        shown one.
+        """
+        failed = first_failed(newest(self.members)) or first_failed(self.members)
+        return self.session if failed is None else failed.session
 
     # Finding ranks
 
@@ -247,12 +249,3 @@ class Ranks:
     def _changed(self) -> None:
         if self.on_change is not None:
             self.on_change()
-
-
-def _failed(session: Session) -> bool:
-    end = session.end
-    return bool(session.events_of("oom")) or (end is not None and (end.exception is not None or bool(end.exit_status)))
-
-
-def _end_ns(session: Session) -> int:
-    return 1 << 62 if session.end is None else session.end.time_ns

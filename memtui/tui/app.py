@@ -223,8 +223,16 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
         self.monitor.show_session(tab)
 
     def page_of_rank(self, member: Member, name: str) -> None:
-        """A page about one rank, over the overview."""
-        cast("RanksFeed", self.feed).choose(member)
+        """A page about one rank, over the overview; of an error that it has not had, of the first rank that had one."""
+        from memtui.session.members import first_exhausted
+
+        from .exhausted import Exhausted
+
+        feed = cast("RanksFeed", self.feed)
+        if name == "out_of_memory" and not member.session.events_of("oom"):
+            member = first_exhausted(feed.members) or member
+        feed.choose(member)
+        self.monitor.exhausted = Exhausted(feed, self.monitor.status.say)
         self.monitor.device, self.monitor.device_chosen = None, False
         self.monitor.refresh_view()
         pages = {"meaning": self.action_meaning, "what_if": self.action_what_if}

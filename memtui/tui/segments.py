@@ -12,7 +12,7 @@ from memtui.analysis.segments import words
 from memtui.analysis.segments.space import Limits
 from memtui.analysis.segments.summary import Space, limits_of
 from memtui.analysis.shapes.asked import asked_shape
-from memtui.analysis.shapes.outlook import outlook, shape_lines
+from memtui.analysis.shapes.outlook import UNTOLD, outlook, shape_lines
 from memtui.session.readings import ShapeForecast
 from memtui.wire.frames import Segments
 
@@ -198,7 +198,7 @@ class LiveSegments:
             self._said = tuple((roles.WARNING if failed else roles.TEXT, line) for line in shape_lines(found))
             self._tell()
         except ValueError:
-            self._job, self._said = None, ((roles.TEXT, "the recorded steps tell nothing of the allocator's memory"),)
+            self._job, self._said = None, ((roles.TEXT, UNTOLD),)
             self._tell()
 
     def _tell(self) -> None:

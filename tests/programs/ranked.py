@@ -47,6 +47,8 @@ def main(rank: int, world: int, options: argparse.Namespace) -> None:
             pathlib.Path(options.own, f"own-{rank}.json").write_text(json.dumps(own))
         if options.fails == rank and step == options.at and life == 0:
             raise ValueError("no such sample")
+        if options.exhausts == rank and step == options.at and life == 0:
+            torch.empty(100 << 30, dtype=torch.uint8, device="cuda")
         if options.sleeps == rank and step == options.at:
             time.sleep(options.seconds)
         inputs = torch.randn(batch, wide, device="cuda")
@@ -79,7 +81,7 @@ if __name__ == "__main__":
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--spawn", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0)
-    for name in ("large", "stray", "fails", "sleeps", "slow"):
+    for name in ("large", "stray", "fails", "sleeps", "slow", "exhausts"):
         parser.add_argument(f"--{name}", type=int, default=-1)
     given = parser.parse_args()
     if given.spawn:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Optional
 
 import pytest
 
+from memtui.analysis.build import build_view
+from memtui.analysis.verdict import end_text
+from memtui.commands.exhausted import tell_last
+from memtui.commands.ownline import OwnLines
 from memtui.ranks.finding import Finding
 from memtui.ranks.view import RanksView, build_ranks
 from memtui.ranks.words import ranks as named
 from memtui.session.members import Member, earlier, newest, number_lives
-from memtui.session.session import Session
+from memtui.session.session import End, Session
 from memtui.sources.driver_shared import reading_for
 from memtui.wire.frames import Event, Model
 from tests.support.made_up_ranks import GIB, MadeUpRanks, RankTraining, ranks
@@ -239,3 +244,25 @@ def test_a_rank_that_ran_out_of_memory_and_lives_on() -> None:
     assert finding.text.startswith("rank 3: out of memory")
     feed.advance(70)
     assert found(view_of(feed), "out of memory") is None
+
+
+def test_who_went_without_a_word_is_said_to_on_its_own_screen_too() -> None:
+    feed = alike(2)
+    feed.end_rank(1)
+    assert end_text(feed.sessions[1].end or End(0)) == "ended: it went without a word, as killed processes do"
+    view = build_view(feed.sessions[1], "cuda:1", feed.clock_ns)
+    assert view.verdict.level == "bad"
+    assert "without a word" in view.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(2, "memtui: rank 1: out of memory on cuda:1"), (1, "memtui: out of memory")]
+)
+def test_the_error_that_ended_a_rank_is_told_with_its_name(count: int, said: str) -> None:
+    feed = alike(count)
+    session, device = feed.sessions[count - 1], f"cuda:{count - 1}"
+    session.apply(Event("oom", feed.clock_ns, 9, "forward", device, {"asked_bytes": 2 * GIB}), feed.clock_ns)
+    feed.end_rank(count - 1, "OutOfMemoryError", "CUDA out of memory")
+    stream = io.StringIO()
+    tell_last(session, OwnLines(stream))
+    assert stream.getvalue().startswith(said)

@@ -8,12 +8,14 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from memtui.ranks.view import build_ranks
+from memtui.session.session import End
 from memtui.sources.log_format import LogError
 from memtui.sources.log_ranks import log_of_rank, path_of_rank, rank_logs
 from memtui.sources.log_writer import LogWriter
@@ -27,8 +29,8 @@ from tests.support.screens import drive, text
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def written(folder: pathlib.Path, ranks: int = 3, seconds: float = 12.0) -> str:
-    """The log of ranks of which the last has twice the batch."""
+def written(folder: pathlib.Path, ranks: int = 3, seconds: float = 12.0, ends: Sequence[End] = ()) -> str:
+    """The log of ranks of which the last has twice the batch; `ends` are how they ended."""
     path = str(folder / "run.jsonl")
     main = LogWriter(path, "0.1.0")
     each = [RankTraining(rank, ranks, batch=2.0 if rank == ranks - 1 else 1.0) for rank in range(ranks)]
@@ -44,6 +46,8 @@ def written(folder: pathlib.Path, ranks: int = 3, seconds: float = 12.0) -> str:
             log.message(frame, session)
             if session.driver is not None and session.driver.time_ns == frame.time_ns:
                 log.reading(session.driver)
+        if ends:
+            log.end(ends[rank])
         log.close()
     main.close()
     return path
@@ -132,3 +136,42 @@ def test_the_overview_goes_back_in_time(tmp_path: pathlib.Path) -> None:
         assert "rank 1" in text(app)[0]
 
     drive(replay, test)
+
+
+def reported(path: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "memtui", "report", path, *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_report_is_of_the_rank_that_failed_first(tmp_path: pathlib.Path) -> None:
+    """GIVEN ranks of which 1 raised and the others went after it, THEN the page is of 1, and names the others' logs."""
+    end = BEGUN_NS + 12 * SECOND
+    ends = [
+        End(end + SECOND, silent=True),
+        End(end, exception="OutOfMemoryError", text="CUDA out of memory"),
+        End(end + SECOND),
+    ]
+    path = written(tmp_path, ends=ends)
+    done = reported(path)
+    assert done.returncode == 0, done.stderr
+    head = done.stdout.splitlines()[:5]
+    assert "This is rank 1 of 3, which failed first" in head
+    assert "ended by OutOfMemoryError" in head
+    said = " ".join(done.stdout.split())
+    assert f"rank 0: it went without a word, as killed processes do · memtui report {tmp_path}/run.rank-0.jsonl" in said
+    assert f"rank 2: finished · memtui report {tmp_path}/run.rank-2.jsonl" in said
+    assert json.loads(reported(path, "--json").stdout)["rank"] == 1
+    assert "- This is rank 1 of 3, which failed first" in reported(path, "--markdown").stdout
+
+
+def test_the_report_of_ranks_that_finished_is_of_the_first(tmp_path: pathlib.Path) -> None:
+    ends = [End(BEGUN_NS + 12 * SECOND)] * 2
+    said = reported(written(tmp_path, 2, ends=ends)).stdout
+    assert "This is rank 0 of 2: none of them failed" in said
+    assert "rank 1: finished" in said
+    for name in ("run.rank-0.jsonl", "run.rank-1.jsonl"):
+        (tmp_path / name).unlink()
+    done = reported(str(tmp_path / "run.jsonl"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "run.rank-0.jsonl" in done.stderr

@@ -9,8 +9,9 @@ from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp, Outcome
 from memtui.tui.screens.ranks import CompareScreen, RanksScreen
+from memtui.wire.frames import Event
 from tests.support.made_up import MadeUpFeed
-from tests.support.made_up_ranks import MadeUpRanks, RankTraining, ranks
+from tests.support.made_up_ranks import GIB, MadeUpRanks, RankTraining, ranks
 from tests.support.screens import drive, text
 
 
@@ -126,6 +127,32 @@ def test_pages_about_the_chosen_rank(key: str) -> None:
         assert app.screen is screen
 
     drive(ranks(4, 20), test)
+
+
+def test_o_shows_the_rank_that_ran_out_of_memory() -> None:
+    """GIVEN ranks of which 2, and then 3, had no memory, THEN `o` on another one shows 2's page, on 3 its own."""
+    feed = ranks(4, 20)
+    for place, rank in enumerate((2, 3)):
+        figures = {"asked_bytes": 2 * GIB, "device_free_bytes": GIB // 2}
+        event = Event("oom", feed.clock_ns + place, 9, "forward", f"cuda:{rank}", figures)
+        feed.sessions[rank].apply(event, feed.clock_ns)
+    feed.advance(1)
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        screen = await overview(app, pilot)
+        await pilot.press("o")
+        await pilot.pause(0.1)
+        assert "rank 2 · cuda:2" in text(app)[0]
+        assert "Nothing has run out of memory" not in "".join(text(app))
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert app.screen is screen
+        assert chosen(screen) == 0
+        await pilot.press("end", "o")
+        await pilot.pause(0.1)
+        assert "rank 3 · cuda:3" in text(app)[0]
+
+    drive(feed, test)
 
 
 def test_a_rank_that_ends_stays_on_the_screen_with_its_figures() -> None:

@@ -115,6 +115,7 @@ def test_the_names_in_the_json() -> None:
     assert found["version"] == document.VERSION == 1
     assert set(found) == {
         *("kind", "version", "program", "pid", "hostname", "torch", "ended", "exception", "exit_status", "steps"),
+        *("rank", "ranks"),
         *("came_late", "watched_ns", "model", "devices", "notices"),
     }
     assert set(found["devices"]["cuda:0"]) == SECTIONS | {"name", "device_total_bytes", "short"}

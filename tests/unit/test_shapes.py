@@ -199,6 +199,29 @@ def test_in_a_session_and_in_its_log(tmp_path: pathlib.Path) -> None:
     reader.close()
 
 
+def test_what_is_asked_and_cannot_be_foretold_yet_is_said() -> None:
+    """GIVEN --max-shape x2, WHEN nothing is recorded, and then steps of one size, THEN a line says what is missing."""
+    run, analyst = Run(), Analyst(asked=asked_shape("x2"))
+
+    def lines() -> list[str]:
+        for _ in range(50):
+            for each in analyst(run.session):
+                if isinstance(each, ShapeForecast):
+                    run.session.apply_shape(each)
+        told = build_view(run.session, "cuda:0", run.now_ns).forecast
+        return [line for line in told if line.startswith("no prediction for a batch of x2: ")]
+
+    run.frame(100 * MIB)
+    assert lines() == []
+    run.frame(100 * MIB, step=1)
+    said = "no prediction for a batch of x2: "
+    assert lines() == [said + "no step is recorded so far, and two of different sizes are needed"]
+    run.session.apply(step(200, 200, number=5), 0)
+    assert lines() == [said + "one step is recorded so far, and two sizes are needed"]
+    run.session.apply(step(200, 200, number=9), 0)
+    assert lines() == [said + "all recorded steps are of one size, and two sizes are needed"]
+
+
 def test_steps_that_differ_in_size_alone_are_recorded_again_and_no_others() -> None:
     """(allocations, bytes) of the steps after the one that was recorded first; how often the next is recorded."""
 

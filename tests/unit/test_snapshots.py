@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.snapshots.answers import overview
 from memtui.snapshots.errors import SnapshotError
 from memtui.snapshots.instant import largest_free_bytes
 from memtui.snapshots.model import open_snapshot
@@ -251,3 +252,21 @@ def test_ranges_are_the_addresses_that_have_memory(steps: list[tuple[bool, int, 
     stretches = ranges.stretches()
     assert {place for address, length in stretches for place in range(address, address + length)} == have
     assert sum(length for _, length in stretches) == len(have)
+
+
+def test_the_header_tells_of_the_request_that_failed() -> None:
+    """GIVEN a snapshot whose peak is not where a request failed, THEN the header's figures are those of the request."""
+    trace = [
+        event("segment_map", 0, 20 * MIB, 1),
+        event("alloc", 0, 16 * MIB, 2),
+        event("free_requested", 0, 16 * MIB, 3),
+        event("free_completed", 0, 16 * MIB, 4),
+        event("segment_unmap", 10 * MIB, 10 * MIB, 5),
+        event("oom", 9 * MIB, 64 * MIB, 6),
+        event("segment_map", 10 * MIB, 10 * MIB, 7),
+    ]
+    told = made.opened(made.raw([segment(0, block(20 * MIB), is_expandable=True)], trace))
+    (failed,) = told.out_of_memory()
+    assert (failed.reserved_bytes, failed.largest_free_bytes) == (10 * MIB, 10 * MIB)
+    below = overview(told).below[0]
+    assert below.startswith("out of memory: 1 request failed; 10.0 MiB reserved then; largest free block 10.0 MiB")

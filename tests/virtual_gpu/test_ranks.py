@@ -355,3 +355,31 @@ def test_run_passes_status_and_output_on_and_prints_lines(tmp_path: pathlib.Path
     assert any(line.startswith("memtui: rank 0") and "ValueError: no such sample" in line for line in lines)
     assert log.with_name("run.rank-0.jsonl").stat().st_size
     assert log.with_name("run.rank-1.jsonl").stat().st_size
+
+
+def test_the_rank_that_ran_out_of_memory_is_reported(tmp_path: pathlib.Path) -> None:
+    """GIVEN a launcher whose rank 1 runs out of memory, THEN the lines, the report of the run and that of its log are
+    of rank 1, and say how rank 0 ended.
+    """
+    environment = programs.virtual_environment_with_agent(tmp_path, memory="8GiB", count=2, context="300MiB")
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    environment |= {"MEMTUI_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": root}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", _port()]
+    log, out = tmp_path / "run.jsonl", tmp_path / "out.txt"
+    memtui = [sys.executable, "-m", "memtui"]
+    command = [*memtui, "run", "--headless", "--log", str(log), "--report", str(out), "--", *launcher, PROGRAM]
+    command += ["--kind", "alone", "--exhausts", "1", "--at", "30"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 1, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("memtui: ")]
+    assert any(line.startswith("memtui: rank 1: out of memory on cuda:1") for line in lines), lines
+    assert "memtui: exited with status 1" in lines
+    again = subprocess.run(
+        [*memtui, "report", str(log)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    for page in (out.read_text(), again.stdout):
+        head = page.splitlines()[:8]
+        assert any(line.startswith("This is rank 1 of 2, which failed first") for line in head), page
+        assert any(line.startswith("rank 0: ") for line in head), page
+        assert "OutOfMemoryError" in page
+        assert "cuda:1" in page

@@ -5,6 +5,7 @@ where the value is null. Bytes are `*_bytes`, by the names of the ladder of memo
 count, `percent` a share. A row with one figure has its `value` and `how` itself. `note` is what the page says beside
 it, in words that may change; names do not within a `version`.
 
+- `rank`: which one it is of, null where there was one process; `ranks` says in words why, and how the others ended.
 - `model`: parameters, trained, dtypes, optimizer.
 - `devices`, by torch's name, each with:
   - `first_step`: after_creation, after_forward, after_backward, after_first_step; allocated and reserved, and the
@@ -42,6 +43,8 @@ def document(report: Report) -> dict[str, Any]:
         "pid": report.pid,
         "hostname": report.host,
         "torch": report.torch or None,
+        "rank": report.rank,
+        "ranks": list(report.ranks),
         "ended": report.ended,
         "exception": report.exception or None,
         "exit_status": report.exit_status,

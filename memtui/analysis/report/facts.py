@@ -74,6 +74,8 @@ class Report:
     model: Section
     devices: tuple[DeviceReport, ...]
     notices: tuple[str, ...] = ()
+    rank: Optional[int] = None  # which one it is of, where there were several
+    ranks: tuple[str, ...] = ()  # which one and why, and how each other one ended
 
 
 def cell(key: str, value: Optional[int], kind: Kind = "measured", unit: str = "bytes") -> Cell:

@@ -20,6 +20,9 @@ def lines(report: Report) -> Iterator[str]:
     yield ""
     yield _escaped(" · ".join(list(header(report))[1:]))
     yield ""
+    if report.ranks:
+        yield from (f"- {_escaped(line)}" for line in report.ranks)
+        yield ""
     if report.exception:
         yield f"Ended by {_escaped(report.exception)}"
         yield ""

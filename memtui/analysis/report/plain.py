@@ -19,8 +19,12 @@ _LABEL = (15, 28)
 def lines(report: Report) -> Iterator[str]:
     """The page, line by line; none is wider than 80 unless one word is."""
     yield from _wrapped(" · ".join(header(report)), "")
+    for line in report.ranks[:1]:
+        yield from _wrapped(line, "")
     if report.exception:
         yield from _wrapped(f"ended by {report.exception}", "")
+    for line in report.ranks[1:]:
+        yield from _wrapped(line, "")
     yield from _wrapped(LEGEND, "")
     yield ""
     yield from section_lines(report.model)

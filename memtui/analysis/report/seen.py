@@ -38,6 +38,11 @@ class Seen:
         self._before: Optional[Frame] = None
         self._counters: dict[str, int] = {}
 
+    @property
+    def session(self) -> Optional[Session]:
+        """What it is of; None before the first frame."""
+        return self._session
+
     def __call__(self, session: Session) -> None:
         """After a frame of `session`; one that is another than before begins afresh."""
         if self._session is not None and session is not self._session:

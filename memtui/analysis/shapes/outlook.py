@@ -18,6 +18,9 @@ from .sequence import sizes
 _DIFFERENCE = 1 / 64
 #: A peak that is higher than the largest recorded step's by less than this says nothing of a larger batch.
 _HIGHER = 1.01
+#: Why the size that is asked for is not foretold.
+UNRECORDED = "no step is recorded so far, and two of different sizes are needed"
+UNTOLD = "the recorded steps tell nothing of the allocator's memory"
 
 
 def outlook(
@@ -83,6 +86,11 @@ def outlook_now(
         except StopIteration as end:
             found: list[ShapeForecast] = end.value
             return found
+
+
+def unforeseen(device: str, asked: AskedShape, time_ns: int, reason: str = UNRECORDED) -> ShapeForecast:
+    """That nothing can be said of the size that is asked for, and why."""
+    return ShapeForecast(time_ns, device, asked.text, reason=reason)
 
 
 def shape_lines(forecasts: Sequence[ShapeForecast]) -> tuple[str, ...]:
