@@ -62,7 +62,7 @@ def test_the_help_names_every_letter_of_a_phase(ascii_only: bool) -> None:
         for phase in PHASES:
             assert any(words[:1] == [glyphs.phase(phase)] and phase in " ".join(words[1:]) for words in said), phase
 
-    drive(MadeUpFeed(), test, size=(100, 90), ascii_only=ascii_only)
+    drive(MadeUpFeed(), test, size=(100, 140), ascii_only=ascii_only)
 
 
 def test_the_legend_beside_the_chart_has_start_up_where_there_was_one() -> None:
