@@ -110,9 +110,12 @@ def test_the_published_run(gpu: Callable[..., dict[str, str]], children: list[An
     before = reader.session_at(state.time_ns - 100 * MIB)
     assert before.steps.first is None
     final = build_view(reader.whole, "cuda:0", view.now_ns)
-    assert next(rule for rule in final.rules if rule.key == "predicted_peak").value_bytes == (
-        next(rule for rule in build_view(before, "cuda:0", 0).rules if rule.key == "predicted_peak").value_bytes
+    came, told = (
+        next(rule for rule in view.rules if rule.key == "predicted_peak").value_bytes
+        for view in (final, build_view(before, "cuda:0", 0))
     )
+    assert came is not None
+    assert told == pytest.approx(came, rel=0.002)  # holes beside blocks are a forecast then
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,7 @@ def test_the_command_line_on_a_training(
 
 
 def test_the_first_of_several(gpu: Callable[..., dict[str, str]], children: list[Any], tmp_path: pathlib.Path) -> None:
-    """GIVEN a launcher that trains nothing itself, THEN the agent of what it starts is watched, rank 0's first."""
+    """GIVEN a launcher that trains nothing itself, THEN the agents of what it starts are watched, each in its log."""
     launcher = tmp_path / "launcher.py"
     launcher.write_text(
         "import os, subprocess, sys\n"
@@ -302,7 +305,7 @@ def test_the_first_of_several(gpu: Callable[..., dict[str, str]], children: list
         "ranks = [subprocess.Popen(command, env={**os.environ, 'RANK': rank}) for rank in '10']\n"
         "for rank in ranks:\n    rank.wait()\n"
     )
-    log = tmp_path / "log"
+    log = tmp_path / "log.jsonl"
     env = {**gpu(), "PYTHONPATH": str(FOLDER)}
     command = [sys.executable, str(launcher), str(GPT), "--seconds", "6", "--pace", "0.1"]
     subprocess.run(
@@ -313,13 +316,16 @@ def test_the_first_of_several(gpu: Callable[..., dict[str, str]], children: list
         check=True,
     )
 
-    session = LogReader(str(log)).whole
-    assert session.hello is not None
-    assert session.hello.rank in (0, 1)
-    assert session.end is not None
-    assert session.end.exit_status == 0
-    view = build_view(session, "cuda:0", session.end.time_ns)
-    assert adds_up(view)
+    launched = LogReader(str(log)).whole
+    assert launched.end is not None
+    assert launched.end.exit_status == 0
+    for rank in (0, 1):
+        session = LogReader(str(tmp_path / f"log.rank-{rank}.jsonl")).whole
+        assert session.hello is not None
+        assert session.hello.rank == rank
+        assert session.end is not None
+        assert adds_up(build_view(session, "cuda:0", session.end.time_ns))
     # The other rank is another process on the same GPU: the bug of a missing set_device is seen so.
-    readings = [json.loads(line) for line in log.read_text().splitlines() if '"kind":"driver"' in line]
+    lines = (tmp_path / "log.rank-0.jsonl").read_text().splitlines()
+    readings = [json.loads(line) for line in lines if '"kind":"driver"' in line]
     assert any(device.get("process_bytes") and device["others"] for line in readings for device in line["devices"])
