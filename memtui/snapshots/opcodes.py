@@ -22,6 +22,9 @@ _MARGIN_BYTES = 512
 #: Operations taken at once: the regular expression keeps some hundred bytes for each until it ends.
 _RUN = 1000
 
+#: One small number, or two; and what makes a pair of them where so many are there.
+_NUMBERS = [re.compile(b"(?s:(?:K.|M..){%d})" % count) for count in (1, 2)]
+_PAIRED = [re.compile(b"(?s:(?:K.|M..)\\x86)"), re.compile(b"(?s:(?:K.|M..)?\\x86)")]
 _SHORT_TEXT, _TEXT, _FRAME, _PROTOCOL, _STOP = b"\x8c", b"X", b"\x95", b"\x80", b"."
 #: GLOBAL, INST, STACK_GLOBAL, REDUCE, NEWOBJ, NEWOBJ_EX, OBJ, BUILD, EXT1, EXT2, EXT4, PERSID, BINPERSID.
 _CLASSES = frozenset((b"c", b"i", b"\x93", b"R", b"\x81", b"\x92", b"o", b"b", b"\x82", b"\x83", b"\x84", b"P", b"Q"))
@@ -62,6 +65,7 @@ class _Check:
         self._read_bytes = 0
         self._at_end = False
         self._frame_end: Optional[int] = None  # in the stream; None between frames
+        self._numbers = 0  # with which the frame before ended, at most two
         self._texts = ("", "")
         self._dicts = self._lists = 0
 
@@ -75,6 +79,8 @@ class _Check:
             if self._frame_end is not None and self._frame_end > self._read_bytes:
                 raise self._cut_off()
             limit = len(self._data) if self._frame_end is None else self._frame_end - self._base
+            if self._numbers and self._frame_end is not None:
+                place = self._paired(place, limit)
             found = match(self._data, place, limit)
             if found is not None:
                 if self._frame_end is None and found.end() + _MARGIN_BYTES > limit and not self._at_end:
@@ -82,15 +88,35 @@ class _Check:
                     continue
                 place = found.end()
             if place == limit and self._frame_end is not None:
+                self._numbers = 0 if found is None else self._numbers_at(found.start(), limit)
                 self._frame_end = None
                 continue
             if self._data[place : place + 1] == _STOP:
                 return Contents(self._dicts, self._lists)
             step = self._special(place)
+            if self._frame_end is None:
+                self._numbers = 0
             # An operation across a frame's end is read by some unpicklers without its part before it: nobody writes it.
             if (step is None and found is None) or (self._in_frame(place) and not self._in_frame(place + (step or 0))):
                 raise self._refused(place)
             place += step or 0
+
+    def _numbers_at(self, begin: int, end: int) -> int:
+        """How many of the last two operations from `begin` to `end` are small numbers; 1 where only the last one is."""
+        for count, lengths in ((2, (4, 5, 6)), (1, (2, 3))):
+            for cut in (end - length for length in lengths):
+                if cut < begin or _NUMBERS[count - 1].fullmatch(self._data, cut, end) is None:
+                    continue
+                before = self._plain.match(self._data, begin, cut)
+                if cut == begin or (before is not None and before.end() == cut):
+                    return count
+        return 0
+
+    def _paired(self, place: int, limit: int) -> int:
+        """Behind a pair that the frame before has begun: frames may end between any two operations."""
+        found = _PAIRED[self._numbers - 1].match(self._data, place, limit)
+        self._numbers = 0
+        return place if found is None else found.end()
 
     def _in_frame(self, place: int) -> bool:
         return self._frame_end is not None and self._base + place <= self._frame_end

@@ -46,7 +46,9 @@ def rank_logs(path: str) -> list[RankLog]:
 
     Only names in its own folder are taken: a log is a file from anybody.
     """
-    found = []
+    found: list[RankLog] = []
+    if not os.path.isfile(path):
+        return found
     try:
         with open(path, "rb") as file:
             for line in file:
