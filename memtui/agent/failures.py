@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..wire.frames import Event, Failure, LiveSite, Pinned
@@ -20,6 +19,7 @@ from .classify import Births
 from .counters import CudaCounters
 from .stack import DEPTH, own_pass
 from .stacks import Sites
+from .uncollected import uncollected
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -76,7 +76,7 @@ class Failures:
         whole = blocks <= _MOST_BLOCKS and self._reading.allows(self._block_ns * blocks, now_ns)
         if whole:
             try:
-                given.update(_uncollected(self._held, device, now_ns))
+                given.update(uncollected(self._held, device, now_ns))
             except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # blocks like no known torch's
                 given.pop("pinned", None)
         cost_ns = time.thread_time_ns() - begun
@@ -126,17 +126,6 @@ class Failures:
         """Lets whoever waits go on; from the agent's thread."""
         self.urgent = False
         self._told.set()
-
-
-def _uncollected(read: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What `read` returns. Python's collector rests: what torch makes would set it off, through all objects."""
-    was_enabled = gc.isenabled()
-    try:
-        gc.disable()
-        return read(*arguments)
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _pinned(segments: list[dict[str, Any]], device: str, births: Births) -> Iterator[Pinned]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 from .blocks import BlockReader
 from .readings import Readings
+from .uncollected import uncollected
 
 #: What switches a history on and off.
 _SWITCHES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
@@ -61,14 +61,7 @@ class HistorySwitch:
 
         Python's collector rests meanwhile: what torch makes would set it off, through all the program's objects.
         """
-        was_enabled = gc.isenabled()
-        try:
-            gc.disable()
-            found: dict[str, Any] = self._torch.cuda.memory._snapshot()
-            return found
-        finally:
-            if was_enabled:
-                gc.enable()
+        return uncollected(self._torch.cuda.memory._snapshot)
 
     def turn_off(self) -> None:
         """From any thread; everything is as it was."""
