@@ -30,7 +30,9 @@ _SHARE, _READING_NS, _WAITING_NS = 0.005, 300_000_000, 100_000_000
 #: More blocks than these take half a second to be read.
 _MOST_BLOCKS = 200_000
 _MOST_PINNED, _MOST_SITES = 8, 8
-_LOCK_SECONDS, _TOLD_SECONDS = 0.02, 0.1
+#: Another thread may be reading the same blocks: it is waited for about as long as that takes, after which they are
+#: read here too.
+_LOCK_SECONDS, _LOCK_SECONDS_A_BLOCK, _TOLD_SECONDS = 0.02, 3e-6, 0.1
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _MOST_TEXT = 300
 _TORCH = f"{os.sep}torch{os.sep}"
@@ -75,18 +77,23 @@ class Failures:
         blocks = figures.get("num_blocks", 0)
         whole = blocks <= _MOST_BLOCKS and self._reading.allows(self._block_ns * blocks, now_ns)
         if whole:
+            lock = self._observer.lock
+            alone = lock.acquire(timeout=_LOCK_SECONDS + _LOCK_SECONDS_A_BLOCK * blocks)
             try:
-                given.update(uncollected(self._held, device, now_ns))
+                given.update(uncollected(self._held, device, now_ns, alone))
             except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):  # blocks like no known torch's
                 given.pop("pinned", None)
+            finally:
+                if alone:
+                    lock.release()
         cost_ns = time.thread_time_ns() - begun
         self._reading.spend(cost_ns)
         if whole:
             self._block_ns = max(self._block_ns, cost_ns / max(1, blocks))
         return Failure(**given, cost_ns=cost_ns)
 
-    def _held(self, device: str, now_ns: int) -> dict[str, Any]:
-        """Blocks, categories and what is pinned."""
+    def _held(self, device: str, now_ns: int, alone: bool) -> dict[str, Any]:
+        """Blocks, categories and what is pinned; these two only where no other thread looks meanwhile."""
         observer = self._observer
         looks = observer.looks
         recorded = observer.recorder.recording is not None
@@ -97,14 +104,10 @@ class Failures:
             return {}
         settings = snapshot.get("allocator_settings") or {}
         given: dict[str, Any] = {"expandable": settings.get("expandable_segments")}
-        births: Optional[Births] = None
-        if observer.lock.acquire(timeout=_LOCK_SECONDS):
-            try:
-                classification, births = looks.when_failed(device, observer.phases, now_ns, snapshot)
-                given.update(classification=classification, undecided_bytes=births.undecided_bytes)
-                given["pinned"] = tuple(_pinned(snapshot["segments"], device, births))
-            finally:
-                observer.lock.release()
+        if alone:
+            classification, births = looks.when_failed(device, observer.phases, now_ns, snapshot)
+            given.update(classification=classification, undecided_bytes=births.undecided_bytes)
+            given["pinned"] = tuple(_pinned(snapshot["segments"], device, births))
         given["blocks"] = device_blocks(snapshot["segments"], device).summary(0)
         if recorded:
             given["sites"] = _live_sites(snapshot["segments"], device, os.path.dirname(observer.torch.__file__))

@@ -80,11 +80,11 @@ class Readings:
         self.due_ns = now_ns + SPACING_NS
         return True
 
-    def refresh(self, now_ns: int, *, at_once: bool = False) -> None:
-        """Finds devices that are newly in use, once a second; not while somebody else looks."""
-        if (self.devices and now_ns - self._refreshed_ns < _REFRESH_NS and not at_once) or not self._lock.acquire(
-            blocking=False
-        ):
+    def refresh(self, now_ns: int, *, at_once: bool = False, patience_s: float = 0.0) -> None:
+        """Finds devices that are newly in use, once a second; not while somebody else looks for longer than that."""
+        if self.devices and now_ns - self._refreshed_ns < _REFRESH_NS and not at_once:
+            return
+        if not self._lock.acquire(timeout=patience_s):
             return
         try:
             self._refreshed_ns = now_ns

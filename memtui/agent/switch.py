@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from .uncollected import uncollected
 
 #: What switches a history on and off.
 _SWITCHES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
+#: Another thread looks at devices no longer than this, as a rule.
+_PATIENCE_S = 0.02
 
 
 class HistorySwitch:
@@ -29,7 +32,11 @@ class HistorySwitch:
         return tuple(int(name[5:]) for name in names if name.startswith("cuda:"))
 
     def obstacle(self) -> str:
-        """Why the program cannot be recorded now, or nothing; to be asked while it is off."""
+        """Why the program cannot be recorded now, or nothing; to be asked while it is off.
+
+        A device that the program has begun to use this second is recorded too.
+        """
+        self._readings.refresh(time.monotonic_ns(), at_once=True, patience_s=_PATIENCE_S)
         if not self._torch.cuda.is_initialized() or not self.devices():
             return "no CUDA device is in use: only torch's CUDA allocator keeps a history"
         if not all(counters.native for counters in self._readings.devices if counters.device.startswith("cuda:")):
