@@ -94,8 +94,6 @@ def _options(words: list[str]) -> argparse.Namespace:
     if words and words[0] not in _COMMANDS and not words[0].startswith("-") and os.path.exists(words[0]):
         parser.error(f"{words[0]} is no command: memtui run {words[0]}")
     options, unknown = parser.parse_known_args(words)
-    if unknown and options.command == "attach" and unknown[0].isdigit():
-        parser.exit(2, f"memtui: say memtui attach --pid {unknown[0]}\n")
     if unknown:
         parser.exit(2, f"memtui: {unknown[0]} is not known here (see memtui {options.command} --help)\n")
     return options
@@ -230,30 +228,13 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "OUT.txt",
     )
     _watching(run)
-    attach = commands.add_parser(
-        "attach",
-        help="watch a process that runs already",
-        description="Watches a running training. A process that was started without memtui gets the agent while it "
-        "runs. Leaving it leaves the process as it is. Of a program of memtui run that has ended meanwhile it prints "
-        "the output, and has its exit status. Without --pid it asks which.",
-    )
-    # Known here, so that it can be said why not.
-    attach.add_argument("--exact-peaks", action="store_true", help=argparse.SUPPRESS)
-    which = attach.add_mutually_exclusive_group()
-    which.add_argument(
-        "--pid", type=a_pid, metavar="PID", help="the process, a launcher for all its ranks; memtui ps lists them"
-    )
-    which.add_argument(
-        "--all", action="store_true", help="get the agent into every training that can be watched, a line for each"
-    )
-    attach.add_argument(
-        "--dry-run", action="store_true", help="say what would be done and whether it is allowed; touch nothing"
-    )
-    attach.add_argument(
-        "--unload", action="store_true", help="take the agent out at the end; with --all: out of every process, now"
-    )
-    _max_shape(attach)
-    _watching(attach)
+    attach = commands.add_parser("attach", help="watch a process that runs already, here or over ssh")
+    if command == "attach":
+        from memtui.commands.attach_options import add_options as add_attach_options
+
+        add_attach_options(attach)
+        _max_shape(attach)
+        _watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
     record = commands.add_parser("record", help="write a memory snapshot of a running training's next steps")
     if command == "record":

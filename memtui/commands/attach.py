@@ -23,6 +23,7 @@ from .screen import check_terminal, show, wants_app
 # The rest of the viewer takes longer to import than an agent to get in, and is imported meanwhile.
 if TYPE_CHECKING:
     from memtui.session.session import Session
+    from memtui.sources.gathered import Gathered
     from memtui.sources.log_writer import LogWriter
     from memtui.sources.monitor import Monitor
     from memtui.sources.program_state import ProgramState
@@ -37,6 +38,10 @@ def attach(options: argparse.Namespace) -> int:
             "or memtui.start(exact_peaks=True) in it",
             2,
         )
+    if options.targets or options.hosts is not None or options.slurm:
+        from .attach_hosts import attach_hosts
+
+        return attach_hosts(options)
     if options.all:
         from .everything import attach_all, unload_all
 
@@ -187,7 +192,9 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     return status.shell_code
 
 
-def watch_lines(monitor: Monitor | Ranks, options: argparse.Namespace, more_signals: tuple[int, ...] = ()) -> int:
+def watch_lines(
+    monitor: Monitor | Ranks | Gathered, options: argparse.Namespace, more_signals: tuple[int, ...] = ()
+) -> int:
     """Prints lines on standard output until the process ends, enough are out, or Ctrl-C; 0."""
     import asyncio
 

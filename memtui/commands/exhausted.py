@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
 from memtui.session.session import Session
 from memtui.sources.kept import kept_log, kept_session
 from memtui.sources.monitor import Monitor
-from memtui.sources.ranks import Ranks
 
 from .ownline import OwnLines
+
+if TYPE_CHECKING:
+    from memtui.sources.gathered import Gathered
+    from memtui.sources.ranks import Ranks
 
 #: Of so many at once, the newest are told in full, of the others so many sentences: who tries out batches has many.
 _TOLD_AT_ONCE, _SENTENCES = 2, 6
@@ -24,7 +27,7 @@ _STARTED_BEFORE_S = 10.0
 class Errors:
     """Those of what is watched, each as of when it came; of several ranks each is told with the rank's name."""
 
-    def __init__(self, feed: Monitor | Ranks) -> None:
+    def __init__(self, feed: Monitor | Ranks | Gathered) -> None:
         self._feed = feed
         self._stories: dict[int, Stories] = {}  # by id of the session
         self._new: dict[str, list[Story]] = {}
@@ -47,7 +50,9 @@ class Errors:
         self._new.clear()
 
     def tell_kept(self, since_s: float, lines: OwnLines) -> None:
-        """Says what programs have kept themselves, of which nothing was heard in time."""
+        """Says what programs of this machine have kept themselves, of which nothing was heard in time."""
+        if getattr(self._feed, "elsewhere", False):
+            return
         for name, session in self._watched():
             stories = self._stories.get(id(session))
             if stories is None or not stories.all:
@@ -55,7 +60,7 @@ class Errors:
 
     def _watched(self) -> list[tuple[str, Session]]:
         feed = self._feed
-        if isinstance(feed, Ranks) and feed.several:
+        if not isinstance(feed, Monitor) and feed.several:
             return [(f"{member.name}: ", member.session) for member in feed.members]
         return [("", feed.session)]
 

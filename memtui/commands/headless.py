@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from memtui.analysis.build import build_view
 from memtui.analysis.headline import farewell, headline
@@ -14,29 +14,34 @@ from memtui.analysis.shapes.outlook import shape_lines
 from memtui.analysis.verdict import end_text
 from memtui.analysis.view import View
 from memtui.sources.monitor import Monitor
-from memtui.sources.ranks import Ranks
 
 from .exhausted import Errors
 from .headless_ranks import RankLines
 from .ownline import OwnLines
 
+if TYPE_CHECKING:
+    from memtui.sources.gathered import Gathered
+    from memtui.sources.ranks import Ranks
+
+    Watched = Union[Monitor, Ranks, Gathered]
+
 _PERIOD_SECONDS = 1.0
 _STALE_SECONDS = 1.5
 
 
-def pick_device(monitor: Monitor | Ranks, wanted: Optional[str]) -> str:
+def pick_device(monitor: Watched, wanted: Optional[str]) -> str:
     """The device that was asked for, once the process uses it; else the one with most memory."""
     names = {device.device for device in monitor.session.devices}
     return wanted if wanted is not None and wanted in names else monitor.session.default_device()
 
 
-def view_of(monitor: Monitor | Ranks, device: Optional[str]) -> View:
+def view_of(monitor: Watched, device: Optional[str]) -> View:
     """What is to be said now."""
     return build_view(monitor.session, pick_device(monitor, device), monitor.now_ns())
 
 
 async def print_lines(
-    monitor: Monitor | Ranks,
+    monitor: Watched,
     lines: OwnLines,
     frames: Optional[int],
     device: Optional[str],
@@ -62,7 +67,7 @@ async def print_lines(
         # Each is told as of when it came, and not of when there is a line to be printed.
         errors = Errors(monitor)
         monitor.on_change = errors.look
-        ranks = RankLines(monitor) if isinstance(monitor, Ranks) else None
+        ranks = None if isinstance(monitor, Monitor) else RankLines(monitor)
         while frames is None or printed < frames:
             # Not before there is something to say: the first line of a program that has only just begun is empty.
             due += _PERIOD_SECONDS
@@ -87,10 +92,10 @@ async def print_lines(
             errors.tell_kept(begun_s, lines)
         if ended:
             _tell_shapes(monitor, device, shapes, lines)
-            if isinstance(monitor, Ranks) and ranks is not None and ranks.several:
+            if not isinstance(monitor, Monitor) and ranks is not None and ranks.several:
                 ranks.farewell(lines)
-                if monitor.lead.session.end is not None:
-                    lines.say(f"memtui: {end_text(monitor.lead.session.end)}")
+                if monitor.launcher is not None and monitor.launcher.end is not None:
+                    lines.say(f"memtui: {end_text(monitor.launcher.end)}")
             else:
                 lines.say(f"memtui: {farewell(view_of(monitor, device))}")
         return ended
@@ -99,7 +104,7 @@ async def print_lines(
         _tell_trouble(monitor, trouble, lines)
 
 
-def _line(monitor: Monitor | Ranks, device: Optional[str]) -> str:
+def _line(monitor: Watched, device: Optional[str]) -> str:
     line = headline(view_of(monitor, device), time.time())
     frame = monitor.session.frame
     age_s = 0.0 if frame is None else (monitor.now_ns() - frame.time_ns) / 1e9
@@ -110,16 +115,14 @@ def _line(monitor: Monitor | Ranks, device: Optional[str]) -> str:
     return f"{line} · {silence}" if silence else line
 
 
-def _tell_trouble(monitor: Monitor | Ranks, told: str, lines: OwnLines) -> str:
+def _tell_trouble(monitor: Watched, told: str, lines: OwnLines) -> str:
     """Says once, whatever is printed else, that the log ends."""
     if monitor.log_trouble and not told:
         OwnLines(sys.stderr, shared=lines.shared).say(f"memtui: {monitor.log_trouble}")
     return monitor.log_trouble
 
 
-def _tell_shapes(
-    monitor: Monitor | Ranks, device: Optional[str], told: tuple[str, ...], lines: OwnLines
-) -> tuple[str, ...]:
+def _tell_shapes(monitor: Watched, device: Optional[str], told: tuple[str, ...], lines: OwnLines) -> tuple[str, ...]:
     """Says what is new of batches of other sizes."""
     now = shape_lines(monitor.session.shapes(pick_device(monitor, device)))
     for line in now:
@@ -128,7 +131,7 @@ def _tell_shapes(
     return now
 
 
-async def _first_figures(monitor: Monitor | Ranks, ends: list[asyncio.Future[Any]]) -> None:
+async def _first_figures(monitor: Watched, ends: list[asyncio.Future[Any]]) -> None:
     """Waits for the first frame, no longer than for a line."""
     changed = asyncio.Event()
     monitor.on_change = changed.set

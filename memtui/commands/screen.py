@@ -36,8 +36,6 @@ def check_terminal() -> None:
 
 def show(feed: Feed, options: argparse.Namespace) -> str:
     """Shows the app until it is left: "detach", "stop" or "ended"; raises CommandError."""
-    from memtui.sources.monitor import Monitor
-    from memtui.sources.ranks import Ranks
     from memtui.tui.app import run_app
 
     try:
@@ -45,5 +43,6 @@ def show(feed: Feed, options: argparse.Namespace) -> str:
     except ValueError as error:
         raise CommandError(str(error), 2) from None
     finally:
-        if isinstance(feed, (Monitor, Ranks)) and feed.log_trouble:
-            print(f"memtui: {feed.log_trouble}", file=sys.stderr)
+        trouble = getattr(feed, "log_trouble", "")  # of a live one
+        if trouble:
+            print(f"memtui: {trouble}", file=sys.stderr)

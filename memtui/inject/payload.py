@@ -17,9 +17,14 @@ from .inside import file_of
 from .maps import PAGE
 from .stub import FAILED, Parcel
 
+#: Sources by the module's name, those of packages ending in `.__init__`, where this itself was carried to another
+#: machine and there are no files.
+carried: dict[str, str] = {}
+
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PREFIX = "_memtui"
 _PACKAGES = ("agent", "wire")
+_CARRIED = tuple(f"memtui.{package}." for package in _PACKAGES)
 
 #: Run by Python itself on the main thread: nothing but the start of a thread. An error of that is swallowed; what a
 #: signal handler of the program raises meanwhile is the program's.
@@ -111,11 +116,21 @@ def _archive() -> bytes:
 
     Compiled, for a target that runs this very Python: compiling there would keep its other threads waiting.
     """
-    files = _files()
-    sources = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
-    codes = {name: marshal.dumps(_code(name, file)) for name, file in files.items()}
+    if carried:
+        sources = {
+            name.replace("memtui", _PREFIX, 1): text for name, text in carried.items() if name.startswith(_CARRIED)
+        }
+        codes = {
+            name: marshal.dumps(compile(text, file_of(name), "exec", dont_inherit=True))
+            for name, text in sources.items()
+        }
+        inside = carried["memtui.inject.inside"]
+    else:
+        files = _files()
+        sources = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+        codes = {name: marshal.dumps(_code(name, file)) for name, file in files.items()}
+        inside = (_ROOT / "inject" / "inside.py").read_text(encoding="utf-8")
     sources[f"{_PREFIX}.__init__"] = ""
-    inside = (_ROOT / "inject" / "inside.py").read_text(encoding="utf-8")
     held = {"inside": inside, "sources": sources, "magic": importlib.util.MAGIC_NUMBER, "codes": codes}
     # A format that every Python reads.
     return zlib.compress(marshal.dumps(held, 2), 1)

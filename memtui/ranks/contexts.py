@@ -8,8 +8,7 @@ from typing import NamedTuple, Optional
 from memtui.analysis import units
 from memtui.analysis.text import clean
 from memtui.session.members import Member
-from memtui.session.readings import DeviceReading
-from memtui.session.session import bare_uuid
+from memtui.session.readings import DeviceReading, bare_uuid
 
 from .finding import Finding
 from .row import RankRow

@@ -27,8 +27,11 @@ class Member:
         rank: Optional[int] = None,
         local_rank: Optional[int] = None,
         life: int = 1,
+        host: str = "",
     ) -> None:
         self.pid, self.life = pid, life
+        self.host = host  # as the user named it, where it is watched from another machine
+        self.number: Optional[int] = None  # in place of the rank, among processes of unlike trainings
         self._session, self._rank, self._local_rank = session, rank, local_rank
 
     @property
@@ -39,6 +42,8 @@ class Member:
     @property
     def rank(self) -> Optional[int]:
         """Among all ranks of the training; None while nobody has said."""
+        if self.number is not None:
+            return self.number
         hello = self.session.hello
         return hello.rank if hello is not None and hello.rank is not None else self._rank
 
@@ -56,6 +61,8 @@ class Member:
     @property
     def name(self) -> str:
         """ "rank 3", "rank 3 (life 2)"; of one that nobody has numbered "process 4242"."""
+        if self.number is not None:
+            return f"{self.host}/{self.pid}" if self.host else f"process {self.pid}"
         known = f"process {self.pid}" if self.rank is None else f"rank {self.rank}"
         return f"{known} (life {self.life})" if self.life > 1 else known
 

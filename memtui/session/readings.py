@@ -157,3 +157,8 @@ class ShapeForecast:
     basis: str = ""
     own_error_percent: Optional[float] = None  # of the largest recorded step's peak, foretold by the others
     reason: str = ""
+
+
+def bare_uuid(uuid: str) -> str:
+    """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

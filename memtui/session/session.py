@@ -33,7 +33,15 @@ from .fragments import Fragments
 from .history import Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep
+from .readings import (
+    DeviceReading,
+    DriverReading,
+    HostReading,
+    OptimizerTrial,
+    ShapeForecast,
+    SteadyStep,
+    bare_uuid,
+)
 from .steps import Step, StepHistory, StepPeak
 from .trials import Trials
 
@@ -487,8 +495,3 @@ class Session:
             name, "cuda", reading.name, "driver", uuid=reading.uuid, total_bytes=reading.total_bytes
         )
         return name
-
-
-def bare_uuid(uuid: str) -> str:
-    """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
-    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

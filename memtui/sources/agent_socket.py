@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pathlib
-import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Any, Optional
@@ -15,9 +11,10 @@ from memtui.session.session import Session
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Hello, Refusal, Request
 
-from .agent_probe import AgentError, AgentRefused, check_greeting, check_owner, reason_of
+from .agent_probe import AgentError, AgentRefused, check_greeting, reason_of
+from .agent_way import Way
 
-_CONNECT_SECONDS, _GREETING_SECONDS = 3.0, 10.0
+_GREETING_SECONDS = 10.0
 #: An agent answers within a tenth of a second; after so long its silence is told.
 _SILENT_SECONDS = 0.6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -30,17 +27,19 @@ class AgentReader:
     def __init__(
         self,
         session: Session,
-        path: Callable[[], Optional[pathlib.Path]],
+        way: Callable[[], Optional[Way]],
         alive: Callable[[], bool],
         received: Callable[[Any, int], None],
         silent: Callable[[str], None],
-        absent: str = "no PyTorch in this process so far",
+        absent: Callable[[bool], str] = lambda seen: (
+            "the agent's socket is gone" if seen else "no PyTorch in this process so far"
+        ),
     ) -> None:
         """`silent` is told why an agent does not answer, or an empty text once it does; `absent` says what there is
-        where there was none yet.
+        where there is no way to one: whether it was seen before is what it is given.
         """
         self._absent = absent
-        self._session, self._path, self._alive, self._received = session, path, alive, received
+        self._session, self._way, self._alive, self._received = session, way, alive, received
         self._silent = silent
         self._writer: Optional[asyncio.StreamWriter] = None
         self.parted_ns: Optional[int] = None  # when the last connection ended: with the process, as a rule
@@ -58,8 +57,7 @@ class AgentReader:
         while True:
             before = self._session.hello
             try:
-                await self._read_once()
-                text = "the agent closed the connection; the process lives"
+                text = await self._read_once() or "the agent closed the connection; the process lives"
             except AgentRefused as error:
                 self._session.set_connection("refused", str(error))
                 return
@@ -69,41 +67,40 @@ class AgentReader:
                 return
             self._session.set_connection("lost" if self._session.hello is not None else "none", text)
             # Where there was no socket, looking for one costs next to nothing, and the first seconds matter.
-            fresh = self._session.hello is not before or self._path() is None
+            fresh = self._session.hello is not before or self._way() is None
             pause = 2 * _FIRST_PAUSE if fresh else min(2 * pause, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
-    async def _read_once(self) -> None:
-        path = self._path()
-        if path is None:
-            seen = self._session.hello is not None
-            raise AgentError("the agent's socket is gone" if seen else self._absent)
-        check_owner(path)
-        reader, writer = await _connect(path)
+    async def _read_once(self) -> str:
+        """Why the connection has ended, where that is known."""
+        way = self._way()
+        if way is None:
+            raise AgentError(self._absent(self._session.hello is not None))
+        reader, writer = await way.open()
         try:
             writer.write(codec.encode(Request("hello", PROTOCOL, history=True)))
             splitter = codec.Splitter()
             greeted = False
             while True:
-                data = await (reader.read(_CHUNK) if greeted else self._first_words(reader, path))
+                data = await (reader.read(_CHUNK) if greeted else self._first_words(reader, way))
                 if not data:
-                    return
+                    return way.ended
                 now = time.monotonic_ns()
                 for body in splitter.feed(data):
-                    self._take(codec.decode(body), greeted, now)
+                    self._take(way.moved(codec.decode(body)), greeted, now)
                     greeted, self._writer = True, writer
         except asyncio.TimeoutError:
-            raise AgentError(_silence(path)) from None
+            raise AgentError(way.silence) from None
         finally:
             self._writer, self.parted_ns = None, time.monotonic_ns()
             writer.close()
 
-    async def _first_words(self, reader: asyncio.StreamReader, path: pathlib.Path) -> bytes:
+    async def _first_words(self, reader: asyncio.StreamReader, way: Way) -> bytes:
         waiting = asyncio.ensure_future(reader.read(_CHUNK))
         try:
             await asyncio.wait([waiting], timeout=_SILENT_SECONDS)
             if not waiting.done():
-                self._silent(_silence(path))
+                self._silent(way.silence)
             data = await asyncio.wait_for(waiting, _GREETING_SECONDS)
             self._silent("")
             return data
@@ -116,38 +113,3 @@ class AgentReader:
         if isinstance(message, Hello):
             self._session.set_connection("connected")
         self._received(message, now_ns)
-
-
-def _silence(path: pathlib.Path) -> str:
-    """Why an agent does not answer, as far as the system knows."""
-    pid = path.stem.rpartition("-")[2]
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        state = ""
-    if state == "T":
-        return f"the agent does not answer: the process is stopped (T); kill -CONT {pid} lets it go on"
-    if state == "t":
-        return "the agent does not answer: a debugger holds the process (t)"
-    return "the agent is silent: its process is in a long call that holds Python, or what listens there is no agent"
-
-
-async def _connect(path: pathlib.Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    try:
-        reader, writer = await asyncio.wait_for(asyncio.open_unix_connection(os.fspath(path)), _CONNECT_SECONDS)
-    except asyncio.TimeoutError:
-        raise AgentError(_silence(path)) from None
-    except ConnectionRefusedError:
-        raise AgentError(f"nobody listens on {path}: the agent is gone") from None
-    peer = _peer_uid(writer.get_extra_info("socket"))
-    if peer not in (None, os.geteuid()) and os.geteuid() != 0:
-        writer.close()
-        raise AgentError(f"what listens on {path} belongs to another user")
-    return reader, writer
-
-
-def _peer_uid(connection: socket.socket) -> Optional[int]:
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
-    size = struct.calcsize("3i")
-    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1])

@@ -7,13 +7,15 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any, Optional
 
-import psutil
 import pynvml
 
 from memtui.session.readings import OtherProcess
 
 #: 2**64 - 1 stands for "not available"; so does what no device holds.
 _NO_VALUE = 1 << 62
+
+#: So many letters of a process's name the kernel keeps.
+_KERNEL_NAME = 15
 
 _LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
@@ -97,13 +99,19 @@ def namespaced_pids(pid: int) -> list[int]:
 def process_name(pid: int) -> str:
     """A name for people; memory can also be held by what is no longer running."""
     try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
+        head, _, rest = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+        if rest.split()[0] in "ZX":
             return "(zombie)"
-        return str(process.name())
-    except psutil.NoSuchProcess:
+        name = head.partition("(")[2]
+        if len(name) < _KERNEL_NAME:
+            return name
+        # The kernel keeps the first letters only.
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        whole = os.path.basename(words[0].decode(errors="replace"))
+        return whole if whole.startswith(name) else name
+    except FileNotFoundError:
         return "(not visible here)"
-    except psutil.Error:
+    except (OSError, IndexError):
         return ""
 
 

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Optional
 
-from memtui.session.readings import DeviceReading, DriverReading
-from memtui.session.session import bare_uuid
+from memtui.session.readings import DeviceReading, DriverReading, bare_uuid
 
 from .driver_processes import listed_as
 
+#: Of the driver's pids and ours, as which of them it knows ours.
+Find = Callable[[Iterable[int], int], Optional[int]]
 
-def reading_for(reading: DriverReading, pid: int, uuids: Optional[Collection[str]]) -> DriverReading:
+
+def reading_for(
+    reading: DriverReading, pid: int, uuids: Optional[Collection[str]], find: Find = listed_as
+) -> DriverReading:
     """What the driver said, read for no process at all, as of process `pid`: its bytes, and the others'.
 
-    Only the devices of `uuids`; all where that is None.
+    Only the devices of `uuids`; all where that is None. `find` says as which of its pids the driver knows ours.
     """
     wanted = None if uuids is None else set(map(bare_uuid, uuids))
     devices = tuple(
-        _device_for(device, pid) for device in reading.devices if wanted is None or bare_uuid(device.uuid) in wanted
+        _device_for(device, pid, find)
+        for device in reading.devices
+        if wanted is None or bare_uuid(device.uuid) in wanted
     )
     return replace(reading, devices=devices)
 
 
-def _device_for(device: DeviceReading, pid: int) -> DeviceReading:
+def _device_for(device: DeviceReading, pid: int, find: Find) -> DeviceReading:
     if device.others is None:
         return device
-    ours = listed_as([process.pid for process in device.others], pid)
+    ours = find([process.pid for process in device.others], pid)
     held = next((process.bytes_held for process in device.others if process.pid == ours), None)
     others = tuple(process for process in device.others if process.pid != ours)
     return replace(device, process_bytes=held, others=others)

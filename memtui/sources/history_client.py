@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import socket
 import threading
@@ -13,10 +12,11 @@ from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Frame, Request
 from memtui.wire.histories import HistoryNews, HistoryPart
 
-from .agent_probe import AgentError, check_greeting, check_owner, reason_of
+from .agent_probe import AgentError, check_greeting, reason_of
+from .agent_way import SocketWay, Way
 from .history_taker import HistoryTaker
 
-_GREETING_SECONDS, _LOOK_SECONDS = 10.0, 0.25
+_LOOK_SECONDS = 0.25
 _CHUNK = 1 << 18
 #: An agent that knows of histories answers before its next frame; so many make sure that one does not.
 _PATIENCE_FRAMES = 30
@@ -35,20 +35,23 @@ class HistoryRefused(Exception):
 
 
 def ask_history(
-    path: pathlib.Path,
+    agent: pathlib.Path | Way,
     steps: int,
     *,
     stacks: bool = False,
     told: Callable[[str], None] = lambda _state: None,
     cancel: Optional[threading.Event] = None,
 ) -> History:
-    """The history of the next steps; `told` is called with each new state of HistoryNews.
+    """The history of the next steps, of the agent that listens at a path or is at the end of a way.
+
+    `told` is called with each new state of HistoryNews.
 
     Raises HistoryRefused, also once `cancel` is set; the program then is as it was.
     """
     taker, news, frames = HistoryTaker(), None, 0
+    way = SocketWay(agent) if isinstance(agent, pathlib.Path) else agent
     try:
-        for message in _messages(path, Request("history", PROTOCOL, steps=steps, stacks=stacks), cancel):
+        for message in _messages(way, Request("history", PROTOCOL, steps=steps, stacks=stacks), cancel):
             if isinstance(message, HistoryNews):
                 if message.state == "refused":
                     raise HistoryRefused(message.text)
@@ -69,15 +72,9 @@ def ask_history(
     raise HistoryRefused("the process or its agent went away before the history was complete")
 
 
-def _messages(path: pathlib.Path, request: Request, cancel: Optional[threading.Event]) -> Iterator[Any]:
+def _messages(way: Way, request: Request, cancel: Optional[threading.Event]) -> Iterator[Any]:
     """What the agent says to a request, until it hangs up."""
-    check_owner(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_GREETING_SECONDS)
-        try:
-            connection.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            raise AgentError("nobody listens: the agent has gone") from None
+    with way.dial() as connection:
         connection.sendall(codec.encode(Request("hello", PROTOCOL, history=False)) + codec.encode(request))
         connection.settimeout(_LOOK_SECONDS)
         splitter, greeted = codec.Splitter(), False

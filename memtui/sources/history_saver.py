@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pathlib
 import threading
 from collections.abc import Callable
 from typing import Optional
 
 from memtui.wire.histories import HistoryNews
 
+from .agent_way import Way
 from .history_client import HistoryRefused, ask_history
 from .snapshot_file import SnapshotFile, free_name
 
@@ -24,7 +24,7 @@ class HistorySaver:
         self._cancel = threading.Event()
         self._busy = False
 
-    def save(self, agent: pathlib.Path, pid: int, told: Told) -> Optional[str]:
+    def save(self, agent: Way, pid: int, told: Told) -> Optional[str]:
         """Why it is not begun, else None; `told` is called in the running loop.
 
         As states come they are the agent's; the last one is "written", with the file as text and size_bytes among
@@ -51,7 +51,7 @@ class HistorySaver:
         """What is not complete is given up."""
         self._cancel.set()
 
-    def _saved(self, agent: pathlib.Path, pid: int, tell: Told) -> HistoryNews:
+    def _saved(self, agent: Way, pid: int, tell: Told) -> HistoryNews:
         path = free_name("", f"memtui-{pid}")
         try:
             with SnapshotFile(path) as file:

@@ -15,14 +15,13 @@ from memtui.session.session import Session
 from memtui.wire.frames import Event, Frame, Model
 from memtui.wire.histories import HistoryNews
 
-from .agent_probe import find_agent
 from .agent_socket import AgentReader
+from .agent_way import Way
 from .driver_poller import DriverPoller
-from .entry import Entry
 from .history_saver import HistorySaver
-from .host import HostSource
 from .log_writer import LogWriter
 from .optimizer_trials import OptimizerTrials
+from .place import Entering, Here, Place
 from .program import ExitStatus, ProgramError
 from .program_link import ProgramLink
 from .relatives import choose_agent, other_agents, rank_of
@@ -58,6 +57,7 @@ class Monitor:
         driver: bool = True,
         trials: Callable[[Callable[[OptimizerTrial], None]], OptimizerTrials] = OptimizerTrials,
         analyst: Optional[Callable[[Session], Iterable[Event | SteadyStep | ShapeForecast]]] = None,
+        place: Optional[Place] = None,
     ) -> None:
         self.pid = pid
         self.session = Session(pid)
@@ -66,7 +66,8 @@ class Monitor:
         self.on_change: Optional[Callable[[], None]] = None  # called after each change; the consumer throttles
         self._collect = collect
         self._log = log
-        self._host = HostSource(pid)
+        self._place: Place = place or Here()
+        self._host = self._place.process(pid)
         self._reads_driver = driver
         self._driver = DriverPoller(lambda: self.session.pid, self.uuids, self.take_driver)
         self._agent: Optional[AgentReader] = None
@@ -78,7 +79,7 @@ class Monitor:
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
         self._end_told = self._released = False
-        self._entry = Entry(pid, self._hear_entry) if enter else None
+        self._entry: Optional[Entering] = self._place.entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
         self._trials = trials(self._take_trial)
         self._analyst = analyst
@@ -116,7 +117,7 @@ class Monitor:
                 await self._reader
         before, self.session = self.session, Session(self.pid)
         self.session.program = before.program
-        self._host, self._agent = HostSource(self.pid), None
+        self._host, self._agent = self._place.process(self.pid), None
 
     async def stop(self) -> None:
         """Stops the sources and closes the log; the program goes on. An agent that has not got in yet does not."""
@@ -144,12 +145,10 @@ class Monitor:
 
         `told` is called with each state, the last one "written" or "refused": see HistorySaver.
         """
-        path = self._agent_path()
-        return (
-            "there is no agent to ask"
-            if path is None
-            else self._histories.save(path, self._agent_pid or self.pid, told)
-        )
+        way = self._agent_way()
+        if way is None:
+            return self._place.trouble or "there is no agent to ask"
+        return self._histories.save(way, self._agent_pid or self.pid, told)
 
     @property
     def log_trouble(self) -> str:
@@ -164,8 +163,9 @@ class Monitor:
     # Sources
 
     async def _watch_agent(self) -> None:
-        absent = "no PyTorch in this process so far" if self._entry is None else "no agent in this process so far"
-        self._agent = AgentReader(self.session, self._agent_path, self._alive, self._take, self._hear_silence, absent)
+        self._agent = AgentReader(
+            self.session, self._agent_way, self._alive, self._take, self._hear_silence, self._absent
+        )
         await self._agent.run()
         if self.program is None and not self._released and self.session.end is None:
             reading = self._host.read()  # sooner than the next look at the process
@@ -173,7 +173,15 @@ class Monitor:
                 await self._gone(reading.zombie)
         self._changed()
 
-    async def _enter(self, entry: Entry) -> None:
+    def _absent(self, seen: bool) -> str:
+        """Why there is no way to an agent."""
+        if self._place.trouble:
+            return self._place.trouble
+        if seen:
+            return "the agent's socket is gone"
+        return "no PyTorch in this process so far" if self._entry is None else "no agent in this process so far"
+
+    async def _enter(self, entry: Entering) -> None:
         while True:
             outcome = await entry.run()
             if outcome.status == "attached":
@@ -247,7 +255,7 @@ class Monitor:
             self._log.message(message, self.session)
         if self._agent_pid is not None and self.session.pid != self._agent_pid:
             self.session.pid = self._agent_pid
-            self._host = HostSource(self._agent_pid)
+            self._host = self._place.process(self._agent_pid)
         if isinstance(message, Model):
             self._trials.consider(self.session)
         if self._analyst is not None and isinstance(message, Frame):
@@ -291,7 +299,7 @@ class Monitor:
         target = chosen if chosen in others else others[0]
         before, self.session = self.session, Session(target)
         self.session.program, self.session.notices = before.program, before.notices
-        self._agent_pid, self._host = target, HostSource(target)
+        self._agent_pid, self._host = target, self._place.process(target)
         if self._reader is not None:
             self._reader.cancel()
         self._reader = asyncio.create_task(self._watch_agent())
@@ -316,12 +324,12 @@ class Monitor:
 
     # Questions of the sources
 
-    def _agent_path(self) -> Any:
+    def _agent_way(self) -> Optional[Way]:
         if self.program is None:
             self._agent_pid = self.pid
         elif self._agent_pid is None or not _exists(self._agent_pid):
             self._agent_pid = self._choose()
-        return None if self._agent_pid is None else find_agent(self._agent_pid)
+        return None if self._agent_pid is None else self._place.way(self._agent_pid)
 
     def _choose(self) -> Optional[int]:
         chosen = choose_agent(self.pid)

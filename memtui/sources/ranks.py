@@ -96,6 +96,11 @@ class Ranks:
         return self.lead.session.program or ("" if host is None else " ".join(host.cmdline))
 
     @property
+    def launcher(self) -> Optional[Session]:
+        """What is known of what started the ranks."""
+        return self.lead.session
+
+    @property
     def agent_silence(self) -> str:
         """Why the agent of the shown one does not answer, if so."""
         return self.shown.agent_silence

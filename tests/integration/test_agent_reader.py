@@ -13,6 +13,7 @@ import pytest
 from memtui.session.session import Session
 from memtui.sources.agent_probe import AgentError, probe
 from memtui.sources.agent_socket import AgentReader
+from memtui.sources.agent_way import SocketWay
 from memtui.wire import codec
 from memtui.wire.frames import PROTOCOL, Bye, DeviceFrame, Event, Frame, Refusal, Request
 from tests.support.sessions import MIB, hello
@@ -45,6 +46,9 @@ class Straw:
         self.alive = True
         self.path_given: Optional[pathlib.Path] = path
 
+    def way(self) -> Optional[SocketWay]:
+        return None if self.path_given is None else SocketWay(self.path_given)
+
     async def read(self, until: Callable[[Session], bool], seconds: float = 10.0) -> Session:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             talk = self.talks.pop(0) if len(self.talks) > 1 else self.talks[0]
@@ -57,9 +61,7 @@ class Straw:
                 writer.close()
 
         server = await asyncio.start_unix_server(serve, os.fspath(self.path))
-        source = AgentReader(
-            self.session, lambda: self.path_given, lambda: self.alive, self.session.apply, self.silences.append
-        )
+        source = AgentReader(self.session, self.way, lambda: self.alive, self.session.apply, self.silences.append)
         task = asyncio.create_task(source.run())
         async with asyncio.timeout(seconds) if hasattr(asyncio, "timeout") else _Unlimited():
             while not until(self.session) and not task.done():
