@@ -53,7 +53,8 @@ class RankLines:
     def say(self, lines: OwnLines, clock: str = "", prefix: str = "memtui: ") -> None:
         """The summary, and findings that are new; `clock` is now where it is not given."""
         view = self._view()
-        lines.say(f"{prefix}{clock or time.strftime('%H:%M:%S')} · {len(view.rows)} ranks · {view.summary}")
+        what = "processes" if view.apart else "ranks"
+        lines.say(f"{prefix}{clock or time.strftime('%H:%M:%S')} · {len(view.rows)} {what} · {view.summary}")
         self._tell(view, lines, prefix)
 
     def farewell(self, lines: OwnLines, prefix: str = "memtui: ") -> None:

@@ -38,7 +38,8 @@ class RankRow:
     world_size: Optional[int]
     life: int
     pid: int
-    host: str
+    name: str  # as its member's: "rank 3", "box/4242"
+    host: str  # as the user named it, where that is another machine; else as it calls itself
     device: str  # as torch names it in that process
     uuid: str
     device_name: str
@@ -91,7 +92,8 @@ def build_row(member: Member, now_ns: int, looks: int) -> RankRow:
         world_size=member.world_size,
         life=member.life,
         pid=member.pid,
-        host="" if hello is None else clean(hello.hostname, 80),
+        name=clean(member.name, 80),
+        host=clean(member.host, 80) or ("" if hello is None else clean(hello.hostname, 80)),
         device=clean(name, 40),
         uuid="" if known is None else clean(known.uuid or "", 80),
         device_name=clean(of_device, 80),
@@ -121,7 +123,8 @@ def identity(row: RankRow) -> str:
     life = f", life {row.life}" if row.life > 1 else ""
     local = "" if row.local_rank is None else f"local rank {row.local_rank}"
     device = " ".join(part for part in (row.device, row.device_name, row.uuid) if part)
-    parts = (f"rank {row.rank}{world}{life}", local, row.host, f"pid {row.pid}", device, row.state_text)
+    who = row.name if not row.name.startswith("rank ") else f"rank {row.rank}{world}{life}"
+    parts = (who, local, row.host, f"pid {row.pid}", device, row.state_text)
     return " · ".join(part for part in parts if part)
 
 

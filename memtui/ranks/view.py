@@ -11,6 +11,7 @@ from memtui.analysis.text import command
 from memtui.session.members import Member, earlier, newest
 from memtui.session.readings import DriverReading
 
+from .apart import apart_findings, apart_summary, is_apart
 from .contexts import context_findings
 from .differences import difference_findings, skew_bytes, stages
 from .ends import end_findings, out_of_memory_findings, restart_findings
@@ -37,6 +38,7 @@ class RanksView:
     summary: str
     facts: str  # of buckets and shards, in a quiet line; or ""
     now_ns: int
+    apart: bool = False  # of unlike trainings: nothing is compared, and the numbers are no ranks
 
     def ordered(self, order: Order) -> tuple[RankRow, ...]:
         """By rank, by headroom (least first), or by how far from the median its peak is (most first)."""
@@ -60,28 +62,42 @@ def build_ranks(
     current, past = newest(kept), earlier(kept)
     rows = tuple(build_row(member, now_ns, policy.looks) for member in current)
     by_rank = {member.rank: member for member in current if member.rank is not None}
-    found = [
-        *end_findings(current, now_ns, policy),
-        *out_of_memory_findings(current, now_ns),
-        *stepping_findings(rows, policy),
-        *context_findings(rows, by_rank, () if driver is None else driver.devices),
-        *difference_findings(rows, policy),
-        *restart_findings(current, past),
-    ]
+    apart = is_apart(kept)
+    hosts = tuple(dict.fromkeys(row.host for row in rows if row.host))
+    if apart:
+        found = apart_findings(current, now_ns)
+    else:
+        found = [
+            *end_findings(current, now_ns, policy),
+            *out_of_memory_findings(current, now_ns),
+            *stepping_findings(rows, policy),
+            *(finding for host in (hosts or ("",)) for finding in _contexts(host, rows, by_rank, driver)),
+            *difference_findings(rows, policy),
+            *restart_findings(current, past),
+        ]
     found.sort(key=lambda finding: _URGENCY[finding.level])
     worlds = [row.world_size for row in rows if row.world_size is not None]
     world = max(worlds, default=None)
     return RanksView(
         program=command(label.split()) or _program(current),
-        hosts=tuple(dict.fromkeys(row.host for row in rows if row.host)),
+        hosts=hosts,
         world_size=world,
         rows=rows,
         past=tuple(build_row(member, now_ns, policy.looks) for member in past),
         findings=tuple(found),
-        summary=_summary(rows, world, slowest(rows, policy), policy),
-        facts=_facts(rows),
+        summary=apart_summary(current, rows) if apart else _summary(rows, world, slowest(rows, policy), policy),
+        facts="" if apart else _facts(rows),
         now_ns=now_ns,
+        apart=apart,
     )
+
+
+def _contexts(
+    host: str, rows: tuple[RankRow, ...], members: dict[int, Member], driver: Optional[DriverReading]
+) -> list[Finding]:
+    """Devices are shared on one machine; two machines' virtual ones may have the same names."""
+    here = [row for row in rows if row.host in ("", host)]
+    return context_findings(here, members, () if driver is None else driver.devices)
 
 
 def _program(members: list[Member]) -> str:

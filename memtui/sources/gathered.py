@@ -120,11 +120,8 @@ class Gathered:
 
     @property
     def label(self) -> str:
-        """Of one training its own words say it; of several where they run."""
-        if all(member.number is None for member in self.members):
-            return ""
-        hosts = dict.fromkeys(spot.label or "this machine" for spot in self._spots)
-        return f"{len(self.members)} processes on {', '.join(hosts)}"
+        """Of one training its own words say it."""
+        return "" if all(member.number is None for member in self.members) else "several trainings"
 
     @property
     def agent_silence(self) -> str:

@@ -206,6 +206,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             from .screens.ranks import RanksScreen
 
             self.overview = RanksScreen(feed, self.look, self._rate_hz)
+            # Else it is taken apart each time that it is left, and draws nothing when it is shown again.
+            self.install_screen(self.overview, "ranks")
         self.overview.set_look(self.look)
         if self.screen is self.monitor:
             self.push_screen(self.overview)

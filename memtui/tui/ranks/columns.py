@@ -55,10 +55,37 @@ class Layout:
     narrow: bool  # shorter names
 
 
+def places(rows: Sequence[RankRow], width: int) -> list[str]:
+    """Where each rank is: its device; of several machines the machine too, "box:0", without what all names end in."""
+    hosts = list(dict.fromkeys(row.host for row in rows))
+    if len(hosts) < 2:
+        return [row.device for row in rows]
+    short = _short_hosts(hosts)
+    found = []
+    for row in rows:
+        _, colon, index = row.device.partition(":")
+        end = f":{index}" if colon else ""
+        room = max(4, (14 if width >= 100 else 10) - len(end))
+        name = short[row.host]
+        # What tells machines apart stands at the end of their names as a rule.
+        found.append((name if len(name) <= room else "…" + name[len(name) - room + 1 :]) + end)
+    return found
+
+
+def _short_hosts(hosts: Sequence[str]) -> dict[str, str]:
+    """Without the domain that all of them have."""
+    parts = [host.split(".") for host in hosts]
+    # Addresses and single words have none.
+    if any(len(part) < 2 or part[-1].isdigit() for part in parts):
+        return {host: host for host in hosts}
+    short = [part[0] for part in parts]
+    return dict(zip(hosts, short if len(set(short)) == len(hosts) else hosts))
+
+
 def layout(width: int, rows: Sequence[RankRow], *, chart: bool = True) -> Layout:
     """How a row of so many cells is divided; with a `chart` beside the bar where both have room."""
-    longest = max((len(row.device) for row in rows), default=6)
-    device = min(max(6, longest), 10)
+    longest = max(map(len, places(rows, width)), default=6)
+    device = min(max(6, longest), 14 if width >= 100 else 10)
     steps = max(5, max((len(f"{row.step or 0:,}") for row in rows), default=1) + 1)
     narrow = width < 100
     took, phase = (7, 9) if narrow else (9, 11)

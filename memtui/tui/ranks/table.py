@@ -17,7 +17,7 @@ from memtui.tui.widgets.bar import SHORT, shares
 from memtui.tui.widgets.lines import Lines
 
 from . import spark
-from .columns import BYTES, USED, Layout, cell_of, head_of, layout, number, percent, unit_of
+from .columns import BYTES, USED, Layout, cell_of, head_of, layout, number, percent, places, unit_of
 
 #: A line, with a chart of one line more; a higher chart says no more.
 LEAST_CARD, MOST_CARD = 2, 9
@@ -42,6 +42,7 @@ class RanksTable(Lines):
         self.span_ns = 60_000_000_000
         self.multiples = False  # asked for
         self._first = 0
+        self._places: dict[tuple[int, int], str] = {}
 
     # How it is laid out
 
@@ -90,6 +91,7 @@ class RanksTable(Lines):
     def _table(self, shown: Sequence[RankRow], width: int, height: int) -> list[Row]:
         tall = self.card_height(height)
         divided = layout(width, self.rows, chart=tall == 1)
+        self._name_places(width)
         unit = unit_of(self.rows)
         tracks: list[list[Sample]] = []
         cells = divided.chart if tall == 1 else width - _MARGIN - 2
@@ -118,7 +120,10 @@ class RanksTable(Lines):
         return line.add_cells(chart.text, chart.roles).row(_MARGIN + len(chart.text))
 
     def _head(self, divided: Layout, unit: str, top: int, width: int) -> Row:
-        line = Line().add("  rank " + "device".ljust(divided.device), roles.DIM)
+        apart = self.view is not None and self.view.apart
+        several = len({row.host for row in self.rows}) > 1
+        head = ("  no.  " if apart else "  rank ") + ("where" if several else "device").ljust(divided.device)
+        line = Line().add(head, roles.DIM)
         line.add(f"used {unit}".rjust(USED.width + 6)[-USED.width - 6 :], roles.DIM).add("  ", roles.DIM)
         total = max((row.total.value or 0 for row in self.rows), default=0)
         scale = f"{units.size(total)}" if total else ""
@@ -152,9 +157,8 @@ class RanksTable(Lines):
         look = self.look
         line = Line()
         self._add_name(line, row, place)
-        line.add(
-            " " + clip(look.text(row.device), divided.device, look.glyphs.ellipsis).ljust(divided.device), roles.TEXT
-        )
+        where = self._places.get((row.rank, row.life), row.device)
+        line.add(" " + clip(look.text(where), divided.device, look.glyphs.ellipsis).ljust(divided.device), roles.TEXT)
         quiet = roles.DIM if row.over else roles.TEXT
         line.add(look.text(number(row.used, unit)).rjust(USED.width), quiet)
         full = percent(row) or units.UNKNOWN
@@ -174,6 +178,9 @@ class RanksTable(Lines):
         line.add(look.text(units.duration(row.step_ns)).rjust(divided.took), quiet).add(" ", " ")
         self._add_phase(line, row)
         return line.row(width)
+
+    def _name_places(self, width: int) -> None:
+        self._places = {(row.rank, row.life): where for row, where in zip(self.rows, places(self.rows, width))}
 
     def _add_name(self, line: Line, row: RankRow, place: int, digits: int = 4) -> None:
         chosen = place == self.chosen
@@ -242,6 +249,7 @@ class RanksTable(Lines):
     def _lines_of(self, shown: Sequence[RankRow], width: int, unit: str) -> tuple[Callable[[int], Row], Row]:
         """Lines of the table, beside each other."""
         divided = layout(width, self.rows)
+        self._name_places(width)
         tracks = [self._track(row, divided.chart) for row in shown]
         top = spark.highest(tracks)
 

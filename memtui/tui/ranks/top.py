@@ -47,8 +47,10 @@ class RanksTop(Lines):
                 Line().add("     ", " ").add(shorten(self.look.text(self.message), width - 6), roles.TITLE).row(width)
             )
         if not view.findings and height > len(rows):
-            text = "nothing is out of the ordinary between the ranks"
-            line = Line().add(" ", " ").add(f" {marks['good']} ", roles.CHIPS["good"]).add(f" {text}", roles.GOOD)
+            text, level, role = "nothing is out of the ordinary between the ranks", "good", roles.GOOD
+            if view.apart:
+                text, level, role = "these are not one training: nothing is compared", "unknown", roles.TEXT
+            line = Line().add(" ", " ").add(f" {marks[level]} ", roles.CHIPS[level]).add(f" {text}", role)
             rows.append(line.row(width))
         for place, finding in enumerate(view.findings):
             room = height - len(rows)
@@ -70,7 +72,7 @@ class RanksTop(Lines):
 
     def _who(self, view: RanksView, width: int) -> Row:
         dot = f" {self.look.glyphs.dot} "
-        count = f"{len(view.rows)} ranks"
+        count = f"{len(view.rows)} {'processes' if view.apart else 'ranks'}"
         where = f" on {', '.join(view.hosts[:2])}" if view.hosts else ""
         right = shorten(self.look.text(view.summary), width - 24, self.look.glyphs.ellipsis)
         line = Line().add(" ", " ")

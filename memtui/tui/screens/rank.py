@@ -42,8 +42,11 @@ class RankScreen(MonitorScreen):
         member = next((each for each in self.ranks.members if each.session is session), None)
         if member is None or member.rank is None:
             return ""
+        if member.number is not None:
+            return f"{member.name} · "
         life = f", life {member.life}" if member.life > 1 else ""
-        return f"rank {member.rank}{life} · "
+        where = f" on {member.host}" if member.host else ""
+        return f"rank {member.rank}{life}{where} · "
 
     def show_session(self, tab: str) -> None:
         """Another rank is shown: nothing that was chosen or asked of the last one is of it."""
