@@ -83,7 +83,7 @@ class Clock:
         """An instant of that machine on this one's clock; raises CodecError for one that is nobody's."""
         place = bisect.bisect_right(self._from, there_ns) - 1
         moved = there_ns + self._offsets[max(0, place)]
-        if abs(there_ns) > _LARGEST_NS or abs(moved) > _LARGEST_NS:
+        if abs(there_ns) >= _LARGEST_NS or abs(moved) >= _LARGEST_NS:
             raise CodecError(f"an instant of {there_ns} ns")
         return moved
 
