@@ -12,8 +12,8 @@ from memtui.wire import codec
 _MOST_BYTES = 1 << 20
 #: So many live frames may wait; of more every second one goes.
 _MOST_LIVE = 16
-#: A frame that is as old when it comes is of the history, and stays.
-_PAST_NS = 3_000_000_000
+#: A frame that is as old when it comes is of the history, and stays: an agent sends one ten times a second.
+_PAST_NS = 500_000_000
 _FRAME = b'{"kind":"frame"'
 _TIME = re.compile(rb'"time_ns":(\d{1,19})')
 _LOST = re.compile(rb'"lost_frames":(\d{1,18})')

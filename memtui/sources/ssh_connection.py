@@ -124,7 +124,7 @@ class Connection:
             self._begin(_BATCH_SECONDS if batch else _ASKING_SECONDS)
         except (LinkError, ValueError, TypeError, OSError) as error:
             self.close()
-            raise self.failed(f"what answers there is no memtui relay ({error})") from None
+            raise SshError(f"{address.label}: what answers there is no memtui relay ({error})", final=True) from None
         except BaseException:
             self.close()
             raise
