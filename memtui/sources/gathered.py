@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional
@@ -234,8 +234,23 @@ class Gathered:
             key = each.pid, each.started
             if key not in spot.members and len(self.members) < _MOST_MEMBERS:
                 self._add(spot, each)
+        for root, some in zip(spot.roots, found):
+            if root is not None and some and all(each.pid != root for each in some):
+                self._give_up(spot, root)
         self._arrange()
         self._changed()
+
+    def _give_up(self, spot: Spot, pid: int) -> None:
+        """A launcher that was watched until its ranks came."""
+        for key in [key for key in spot.members if key[0] == pid]:
+            member = spot.members.pop(key)
+            self.members.remove(member)
+            self._keep(self._monitors.pop(id(member)).stop())
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._adding.add(task)
+        task.add_done_callback(self._adding.discard)
 
     def _add(self, spot: Spot, found: FoundThere) -> None:
         if spot.link is not None:
@@ -265,9 +280,7 @@ class Gathered:
         apart = [each if each.startswith("at ") else f"{spot.label} {each}" for each in found.job]
         self._jobs[id(member)] = frozenset(apart or [f"{spot.label} process {found.pid} {found.started}"])
         monitor.on_change = self._changed
-        task = asyncio.get_running_loop().create_task(monitor.start())
-        self._adding.add(task)
-        task.add_done_callback(self._adding.discard)
+        self._keep(monitor.start())
         if self._some is not None:
             self._some.set()
 

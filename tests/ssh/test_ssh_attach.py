@@ -9,7 +9,8 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psutil
@@ -48,9 +49,11 @@ _TIMES = ("time_ns", "wall_time", "phase_since_ns", "step_since_ns", "lost_frame
 
 
 @contextlib.contextmanager
-def training(env: dict[str, str], code: str = _HOST, steps: int = 100_000) -> Iterator[subprocess.Popen[str]]:
+def training(
+    env: dict[str, str], code: str = _HOST, steps: int = 100_000, before: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A program that knows nothing of memtui, once it is ready."""
-    command = [sys.executable, "-c", code, str(steps)]
+    command = [*before, sys.executable, "-c", code, str(steps)]
     clean = {name: value for name, value in env.items() if name != "MEMTUI_SSH"}
     process = subprocess.Popen(command, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -100,6 +103,29 @@ def test_frames_are_those_of_a_viewer_beside_the_process(
     one, other = (lines(path, "hello")[0] for path in (there, here))
     assert one["argv"] == other["argv"]
     assert abs(one["wall_offset_ns"] - other["wall_offset_ns"]) < 1_000_000_000
+
+
+def test_a_clock_of_its_own(servers: sshd.Servers, env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """A machine that was started a day earlier: its instants are told by this one's clock, also in the history."""
+    sshd.require_root()
+    programs.require_torch()
+    earlier = ["unshare", "-T", "--monotonic", "86400", "--boottime", "86400", "--"]
+    if subprocess.run([*earlier, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("time namespaces cannot be made here")
+    servers.start("box", before=earlier)
+    log = tmp_path / "log.jsonl"
+    begun_ns = time.monotonic_ns()
+    with training(env, before=earlier) as target:
+        seen = sshd.attach(env, f"ssh://box/{target.pid}", "--headless", "--frames", "3", "--log", str(log))
+    assert seen.returncode == 0, seen.stderr
+    ended_ns = time.monotonic_ns()
+    frames = lines(log, "frame")
+    assert len(frames) > 10
+    times = [line["time_ns"] for kind in ("frame", "hello", "host", "event") for line in lines(log, kind)]
+    assert begun_ns < min(times) <= max(times) < ended_ns
+    assert all(line["phase_since_ns"] <= line["time_ns"] for line in frames)
+    hello = lines(log, "hello")[0]
+    assert abs(hello["time_ns"] + hello["wall_offset_ns"] - time.time_ns()) < 120_000_000_000
 
 
 @pytest.mark.virtual_gpu

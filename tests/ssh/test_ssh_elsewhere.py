@@ -24,7 +24,7 @@ def _python(version: str) -> str:
     if found is None:
         pytest.skip(f"Python {version} is not here")
     done = subprocess.run(
-        [found, "-c", "import sys; print(sys.executable)"],
+        [found, "-c", "import sys; print(sys.base_prefix)"],
         env={**os.environ, "PYENV_VERSION": version},
         capture_output=True,
         text=True,
@@ -32,7 +32,7 @@ def _python(version: str) -> str:
     )
     if done.returncode:
         pytest.skip(f"Python {version} does not run here")
-    return done.stdout.strip()
+    return f"{done.stdout.strip()}/bin/python{version}"  # the one itself, where the other is a version manager's
 
 
 def _path_with(folder: pathlib.Path, python: str) -> str:
