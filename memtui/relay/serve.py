@@ -22,7 +22,6 @@ from memtui.wire.relaying import (
     CREDIT,
     DATA,
     GREETING,
-    LINK_BYTES,
     PIECE_BYTES,
     TOLD,
     VERSION,
@@ -40,6 +39,7 @@ from .channel import Channel, ChannelError
 from .driver import DriverThread
 from .entries import Entries
 from .process import ProcessReader
+from .window import Window
 
 _LOOK_SECONDS, _SEARCH_EVERY = 1.0, 2
 #: A viewer says something every few seconds.
@@ -55,7 +55,7 @@ class Relay:
         self._frames, self._packer = Frames(), Packer()
         self._out = bytearray()  # packed
         self._told: deque[bytes] = deque()
-        self._room = LINK_BYTES
+        self._window = Window()
         self._channels: dict[int, Channel] = {}
         self._closing: dict[int, bytes] = {}  # by channel: why, once all of it is given out
         self._processes: dict[int, ProcessReader] = {}
@@ -126,7 +126,7 @@ class Relay:
 
     def _fill(self) -> None:
         """Packs what may be sent: what is told first, then pieces of every channel in turn."""
-        while len(self._out) < PIECE_BYTES and self._room > len(self._out):
+        while len(self._out) < PIECE_BYTES and self._window.room > len(self._out):
             batch = bytearray()
             while self._told and len(batch) < PIECE_BYTES:
                 batch += self._told.popleft()
@@ -147,7 +147,7 @@ class Relay:
         try:
             while self._out:
                 sent = os.write(self._sink, self._out[: 1 << 16])
-                self._room -= sent
+                self._window.send(sent)
                 del self._out[:sent]
         except BlockingIOError:
             pass
@@ -171,7 +171,7 @@ class Relay:
         if kind == TOLD:
             self._answer(read_told(payload))
         elif kind == CREDIT and number == 0:
-            self._room += read_credit(payload)
+            self._window.take(read_credit(payload))
         elif number in self._channels:
             channel = self._channels[number]
             if kind == CREDIT:

@@ -24,8 +24,8 @@ _HEAD = struct.Struct("!BII")
 _COUNT = struct.Struct("!Q")
 MAX_FRAME_BYTES = 1 << 20
 PIECE_BYTES = 16 << 10
-#: Bytes of one channel that may be under way, and packed ones of the whole link: so old is what a slow line shows.
-CHANNEL_BYTES, LINK_BYTES = 256 << 10, 96 << 10
+#: Bytes of one channel that may be under way.
+CHANNEL_BYTES = 256 << 10
 _UNPACKED_AT_ONCE = 256 << 10
 
 

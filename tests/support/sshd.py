@@ -124,7 +124,7 @@ class Servers:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "PermitRootLogin yes",
-            *([f"SetEnv PATH={path}"] if path else []),
+            *([f"ForceCommand {self._with_path(alias, path)}"] if path else []),
             more,
         ]
         config = self.folder / f"server-{alias}"
@@ -140,6 +140,13 @@ class Servers:
         self.hosts.append(host)
         self._await(host, alias)
         return host
+
+    def _with_path(self, alias: str, path: str) -> str:
+        """A login that finds programs there alone, whatever the user's own shell sets up."""
+        command = self.folder / f"login-{alias}"
+        command.write_text(f'#!/bin/sh\nPATH={path}; export PATH\nexec /bin/sh -c "$SSH_ORIGINAL_COMMAND"\n')
+        command.chmod(0o755)
+        return str(command)
 
     def again(self, host: Host) -> Host:
         """The same server once more, at the same port."""
