@@ -259,7 +259,7 @@ def _bert(row: dict[str, Any]) -> Any:
     shaped = step != "weights loaded" and "--checkpointed" not in arguments
     return {
         "series": "BERT-large",
-        "run": Run("bert.py", arguments, "16160MiB", "7.0", context="1343MiB"),
+        "run": Run("bert.py", arguments, "16160MiB", "7.0", context="1343MiB", multiprocessors=80),
         "figure": "loaded" if step == "weights loaded" else "device",
         "nearest": "2.1.0",
         "driver": True,
