@@ -123,7 +123,7 @@ class Rank:
             self._stream = AgentStream(path)
         except (AgentError, OSError):
             return
-        if self._stream.pid not in (0, self.pid):
+        if self._stream.pid != self.pid:
             self._hang_up()
             return
         self._path, self._greeted, self._lost_now = path, False, 0
