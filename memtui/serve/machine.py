@@ -25,8 +25,8 @@ from .stream import AgentStream
 
 #: What agents send in a second fits into their sockets several times.
 _READ_SECONDS = 1.0
-#: Every so many readings: a folder is listed; each process's resident set is read.
-_LOOK_EVERY, _HOST_EVERY = 2, 5
+#: Every so many readings a folder is listed.
+_LOOK_EVERY = 2
 #: The driver is read that many times more rarely than for a screen.
 _THRIFT = 5
 _ENDED_NS = 300_000_000_000
@@ -96,6 +96,7 @@ class Machine:
         found = Ranks()
         for number, rank in enumerate(list(self.ranks.values())):
             rank.read(time.monotonic_ns())
+            rank.read_host(time.monotonic_ns())
             found.add(rank, time.monotonic_ns())
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -116,8 +117,6 @@ class Machine:
         for number, rank in enumerate(list(self.ranks.values())):
             while rank.read(time.monotonic_ns()):
                 await asyncio.sleep(0)
-            if (self._passes + number) % _HOST_EVERY == 0:
-                rank.read_host()
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
             self._follow(rank)

@@ -42,6 +42,8 @@ _PAST_BYTES, _BYTES_A_SECOND, _SLICE_BYTES = 48 << 20, 256 << 10, 256 << 10
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 1_000_000_000, 60_000_000_000
 #: A process whose agent has gone for so long is not watched any more: it was taken out.
 _UNLOADED_NS = 5_000_000_000
+#: What the system says is read again after so long, when somebody asks.
+_HOST_NS = 3_000_000_000
 #: From this step on no forecast looks at a graph.
 _GRAPH_STEPS = 4
 _NS = 1_000_000_000
@@ -226,9 +228,10 @@ class Rank:
         """Frames that the agent could not send here in time."""
         return self.lost_frames + self._lost_now
 
-    def read_host(self) -> None:
-        """Its resident set, and the memory of the machine that it can have; some 0.3 ms."""
-        if not self.over:
+    def read_host(self, now_ns: int) -> None:
+        """Its resident set, and the memory of the machine that it can have, where they are old; some 0.3 ms."""
+        host = self.session.host
+        if not self.over and (host is None or now_ns - host.time_ns > _HOST_NS):
             self.session.apply_host(self._host.read())
 
     def take_driver(self, reading: DriverReading) -> None:

@@ -143,6 +143,7 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
         hello() + b"".join(frame(number, device=f"cuda:{number}") for number in range(1000)),
         hello() + frame(1, device="x" * (300 << 10)),
     ],
+    ids=["http", "length", "list", "fields", "types", "names", "size"],
 )
 def test_an_agent_that_is_none_is_hung_up_on_and_counted(data: bytes, sockets: pathlib.Path, served: Served) -> None:
     with agent(sockets, data) as pid:
@@ -216,6 +217,7 @@ def test_a_hundred_silent_connections_do_not_keep_a_scraper_out(served: Served) 
         b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 100_000,
         b"nonsense\r\n\r\n",
     ],
+    ids=["tls", "line", "lines", "words"],
 )
 def test_garbage_gets_no_metrics_and_is_counted(request_: bytes, served: Served) -> None:
     with _connected(served) as connection:
