@@ -26,7 +26,16 @@ RUN = "pretrain-70b"
 _DEVICE_NAME = "NVIDIA H100 80GB HBM3"
 _STATES = ("live", "silent", "stopped", "ended")
 _OUTCOMES = ("ok", "exception", "oom", "killed", "silent")
-_EVENTS = ("oom", "alloc_retry", "new_peak", "optimizer_state_appeared", "discovery", "agent_error", "other")
+_EVENTS = (
+    "oom",
+    "alloc_retry",
+    "new_peak",
+    "optimizer_state_appeared",
+    "discovery",
+    "recorded",
+    "agent_error",
+    "other",
+)
 
 #: A family's name without "memtui_", its type, its label beside those of a rank, and the label's values.
 _FAMILIES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
