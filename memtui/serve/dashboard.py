@@ -35,9 +35,9 @@ def _by_rank(expression: str, operator: str = "max") -> str:
     return f"{operator} by ({RANK}) ({expression})"
 
 
-def _ranks(states: str) -> str:
-    """How many ranks are in one of the states, a pattern."""
-    return f"sum({_by_rank(_in(states))})"
+def _ranks(series: str, label: str) -> str:
+    """How many processes have a 1 in the series: one that uses several devices has it on each."""
+    return f"sum(max by (instance, run, rank, pid, {label}) ({series}))"
 
 
 def _in(states: str) -> str:
@@ -61,6 +61,21 @@ _PHASES = {
     "checkpoint": "orange",
     "compilation": "red",
 }
+#: As in the interface: who has read the bar there knows the areas here.
+_CATEGORIES = {
+    "parameters": "#5b8dee",
+    "buffers": "#8fb3ff",
+    "gradients": "#f29e4c",
+    "optimizer_state": "#5fbf7f",
+    "activations": "#c678dd",
+    "temporaries": "#e5c453",
+    "inputs": "#4fc4cf",
+    "workspaces": "#b58863",
+    "communication": "#2f8f9f",
+    "private_pools": "#8488d0",
+    "unattributed": "#d0869b",
+}
+_LEVELS = {"allocated": "#2f9fd8", "reserved": "#c9a0ff", "device": "#aab6c5"}
 
 
 def _now() -> Iterable[Plain]:
@@ -80,10 +95,10 @@ def _now() -> Iterable[Plain]:
         unit="bytes",
         width=4,
     )
-    yield stat("Ranks alive", _ranks("live"), "Ranks whose frames come in.", width=3)
+    yield stat("Ranks alive", _ranks(_in("live"), "state"), "Processes whose frames come in.", width=3)
     yield stat(
         "Silent now",
-        _ranks("silent|stopped"),
+        _ranks(_in("silent|stopped"), "state"),
         "Ranks whose process is there but says nothing, or is stopped. The others will wait for it.",
         steps=_NONE_IS_GOOD,
         width=3,
@@ -111,7 +126,7 @@ def _now() -> Iterable[Plain]:
     )
     yield stat(
         "Failed",
-        f"sum(max_over_time({_FAILURES}[$__range]))",
+        _ranks(f"max_over_time({_FAILURES}[$__range])", "outcome"),
         "Ranks that ended with an exception, out of memory, killed, or without a word, in this range of time.",
         steps=_NONE_IS_GOOD,
         width=2,
@@ -175,7 +190,8 @@ def _memory() -> Iterable[Plain]:
         unit="bytes",
         minimum=0,
         width=12,
-        dashed={"predicted peak": "orange", "capacity": "red"},
+        colours=_LEVELS,
+        dashed={"predicted peak": "#ffb454", "capacity": "#ff6b6b"},
     )
     yield timeseries(
         "Where the memory goes",
@@ -184,6 +200,7 @@ def _memory() -> Iterable[Plain]:
         unit="bytes",
         width=12,
         stacked=True,
+        colours=_CATEGORIES,
     )
     peak = _of("allocated_window_peak_bytes")
     yield timeseries(
@@ -255,7 +272,8 @@ def _steps() -> Iterable[Plain]:
     )
     yield timeseries(
         "Ranks by phase",
-        "Where the chosen ranks are. Phases are times of dispatch: a GPU is still at work when the next one begins.",
+        "Where the chosen ranks are; one that uses several devices counts on each. Phases are times of dispatch: a GPU "
+        "is still at work when the next one begins.",
         [query(f"sum by (phase) ({_of('phase')})", "{{phase}}")],
         unit="none",
         minimum=0,
@@ -379,7 +397,7 @@ def _itself() -> Iterable[Plain]:
     yield stat(
         "Hosts lost",
         f"count(count by (instance) (last_over_time(memtui_build_info{where}[$__range]))) - "
-        f"count(count by (instance) (memtui_build_info{where}))",
+        f"(count(count by (instance) (memtui_build_info{where})) or vector(0))",
         "Hosts that answered within this range of time and do so no more.",
         steps=_NONE_IS_GOOD,
         width=4,
@@ -443,7 +461,7 @@ def dashboard() -> Plain:
             "list": [
                 panels.annotation(
                     "Out of memory",
-                    f"changes({_of('ooms_total')}[$__rate_interval]) > 0",
+                    f"changes({_of('ooms_total')}[2m]) > 0",
                     "{{run}} rank {{rank}} on {{instance}}, {{device}}",
                 )
             ]

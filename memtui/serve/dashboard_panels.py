@@ -9,6 +9,16 @@ Plain = dict[str, Any]
 
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS = 24
+#: Labels as columns of a table, in their order.
+_NAMES = {
+    "instance": "Host",
+    "run": "Run",
+    "rank": "Rank",
+    "pid": "PID",
+    "device": "Device",
+    "index": "Index",
+    "device_name": "Device",
+}
 
 
 def query(expression: str, legend: str = "", *, instant: bool = False) -> Plain:
@@ -190,16 +200,10 @@ def table(
             "id": "organize",
             "options": {
                 "excludeByName": {"Time": True, "device_uuid": True},
-                "indexByName": {},
+                "indexByName": {name: place for place, name in enumerate((*_NAMES, *values))},
                 "renameByName": {
                     **dict(zip(values, columns)),
-                    "instance": "Host",
-                    "run": "Run",
-                    "rank": "Rank",
-                    "pid": "PID",
-                    "device": "Device",
-                    "index": "Index",
-                    "device_name": "Device",
+                    **_NAMES,
                 },
             },
         },

@@ -6,6 +6,8 @@ import re
 import time
 
 from memtui.serve import dashboard as built
+from memtui.tui.palette import DARK
+from memtui.wire.frames import CATEGORIES
 from tests.support import dashboards
 from tests.support.fleet import Fleet, scraped
 from tests.support.fleet_ranks import Planted
@@ -44,6 +46,21 @@ def test_panels_have_a_place_a_unit_and_a_word_of_what_they_show() -> None:
             assert fields["defaults"]["unit"]
 
 
+def test_colours_are_those_of_the_interface() -> None:
+    by_name = {
+        override["matcher"]["options"]: each["value"]["fixedColor"]
+        for panel in dashboards.dashboard()["panels"]
+        if panel["title"] in ("Where the memory goes", "Memory against capacity")
+        for override in panel["fieldConfig"]["overrides"]
+        for each in override["properties"]
+        if each["id"] == "color"
+    }
+    assert {name: by_name[name] for name in CATEGORIES} == {name: DARK.tenant(name) for name in CATEGORIES}
+    levels = ("allocated", "reserved", "device", "capacity")
+    assert [by_name[name] for name in levels] == [getattr(DARK, name) for name in levels]
+    assert by_name["predicted peak"] == DARK.forecast
+
+
 def _wait_for_rates(client: Client, ranks: int) -> None:
     """A rate takes two scrapes."""
     wait_until(lambda: len(client.query("rate(memtui_steps_total[4s])")) == ranks, "rates of all ranks")
@@ -51,10 +68,12 @@ def _wait_for_rates(client: Client, ranks: int) -> None:
 
 def test_every_query_has_an_answer_of_a_fleet() -> None:
     now = time.time()
-    fleet = Fleet(32, 4, stages=2, begun=now - 300, silent_at=now - 30, planted=Planted.usual(32, 2, more=True))
+    fleet = Fleet(32, 4, stages=2, begun=now - 300, silent_at=now + 8, planted=Planted.usual(32, 2, more=True))
     with scraped(fleet) as client:
         client.wait_scraped(4)
         _wait_for_rates(client, 32)
+        wait_until(lambda: client.query('memtui_state{state="silent"} == 1'), "the one that falls silent")
+        assert [each.labels["rank"] for each in dashboards.annotations(client)] == [str(fleet.planted.exhausted)]
         for asked in dashboards.ask_all(client):
             assert asked.answer, f"{asked.panel}: {asked.expression}"
             for label in re.findall(r"\{\{(\w+)\}\}", asked.legend):

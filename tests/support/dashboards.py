@@ -56,6 +56,12 @@ def ask_all(client: Client, chosen: Optional[Mapping[str, str]] = None, range_s:
             yield Asked(panel["title"], expression, target["legendFormat"], empty, answer)
 
 
+def annotations(client: Client) -> list[Sample]:
+    """What is marked now."""
+    asked = [filled(each["expr"], {}, 60) for each in dashboard()["annotations"]["list"]]
+    return [sample for expression in asked for sample in client.query(expression)]
+
+
 def variable_values(client: Client) -> dict[str, list[str]]:
     """What can be chosen from, by variable."""
     found: dict[str, list[str]] = {}
