@@ -251,10 +251,10 @@ def _steps() -> Iterable[Plain]:
     begun = _of("step_since_timestamp_seconds")
     yield timeseries(
         "Longest step under way",
-        "Seconds since it began, by the host's clock against Prometheus's. It rises without end where a rank hangs.",
+        "Seconds from its beginning to the newest frame. It rises without end where a rank waits for another one.",
         [
             query(
-                f"max by (run) (timestamp({begun}) - {begun})",
+                f"max by (run) ({_of('frame_timestamp_seconds')} - {begun})",
                 "{{run}}",
             )
         ],
