@@ -6,12 +6,11 @@ import pathlib
 import re
 import time
 
-import memtui
+from tests.support.dashboards import RULES
 from tests.support.fleet import Fleet, scraped
 from tests.support.fleet_ranks import Planted
 from tests.support.prometheus import Client, promtool, wait_until
 
-RULES = pathlib.Path(memtui.__file__).parent / "serve" / "rules.yml"
 UNIT_TESTS = pathlib.Path(__file__).parent.parent / "rules" / "alerts.yml"
 
 
@@ -46,6 +45,7 @@ def test_a_fleet_has_the_alerts_of_the_ranks_that_are_not_as_they_should_be() ->
             ("MemtuiOutOfMemory", str(planted.exhausted)),
         }
         wait_until(lambda: _alerts(client) >= expected, f"alerts {sorted(expected)}")
+        client.wait_evaluated()
         assert _alerts(client) == expected
         fleet.gone.add(0)
         wait_until(lambda: ("MemtuiHostGone", "node-000:9464") in _alerts(client), "the alert of a host that is gone")
@@ -59,4 +59,5 @@ def test_a_fleet_that_is_well_has_no_alert_and_one_series_a_run() -> None:
         wait_until(lambda: client.query("run_state:memtui_ranks:count{state='live'} == 64"), "the recording rules")
         for name in re.findall(r"- record: (\S+)", RULES.read_text()):
             wait_until(lambda name=name: client.query(name), name)
+        client.wait_evaluated()
         assert _alerts(client) == set()

@@ -14,6 +14,7 @@ import memtui
 from tests.support.prometheus import Client, Sample
 
 PATH = pathlib.Path(memtui.__file__).parent / "serve" / "dashboard.json"
+RULES = PATH.with_name("rules.yml")
 _LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
 
