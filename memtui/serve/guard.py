@@ -27,6 +27,10 @@ def is_graph(body: bytes) -> bool:
     return body.startswith(_GRAPH)
 
 
+#: What figures that no training has, all of them of the right kind, may lead to: nobody else's are to suffer.
+IMPOSSIBLE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
 class Guard:
     """Of one agent."""
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Optional
 
-from memtui.session.readings import DriverReading
+from memtui.session.readings import DeviceReading, DriverReading
 from memtui.sources.agent_probe import AgentError
 from memtui.sources.driver_library import LIBRARY_VARIABLE
 from memtui.sources.driver_poller import DriverPoller
@@ -19,6 +19,7 @@ from memtui.sources.sockets import Found, all_sockets, find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
 
 from .families import MOST_EXPOSED, Own, Ranks, devices, own
+from .guard import IMPOSSIBLE
 from .life import life_of
 from .rank import Rank
 from .stream import AgentStream
@@ -30,6 +31,8 @@ _LOOK_EVERY = 2
 #: The driver is read that many times more rarely than for a screen.
 _THRIFT = 5
 _ENDED_NS = 300_000_000_000
+#: A reading of the driver is taken every ten seconds at least.
+_STALE_NS = 60_000_000_000
 #: Ranks that are dealt with before scrapers and signals have a turn.
 _AT_ONCE = 16
 #: Why somebody is turned away; agents by what they said, scrapers by what they did.
@@ -96,18 +99,28 @@ class Machine:
         found = Ranks()
         for number, rank in enumerate(list(self.ranks.values())):
             rank.read(time.monotonic_ns())
-            rank.read_host(time.monotonic_ns())
-            found.add(rank, time.monotonic_ns())
+            try:
+                rank.read_host(time.monotonic_ns())
+                found.add(rank, time.monotonic_ns())
+            except IMPOSSIBLE:
+                rank.refuse("agent_garbage")
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         live = [rank.pid for rank in self.ranks.values() if not rank.over]
         told = [
             *found.families(),
-            *devices(() if self.driver is None else self.driver.devices, live),
+            *devices(self._readings(), live),
             *own(Own(len(live), found.left_out + self._left_out, dict(self.refused))),
         ]
         self._families = time.monotonic_ns(), told
         return told
+
+    def _readings(self) -> tuple[DeviceReading, ...]:
+        """Of the devices, unless the driver does not answer any more."""
+        reading = self.driver
+        if reading is None or time.monotonic_ns() - reading.time_ns > _STALE_NS:
+            return ()
+        return reading.devices
 
     # Reading
 

@@ -245,6 +245,29 @@ def test_a_real_prometheus_takes_it(served: Served, gpu: dict[str, str]) -> None
         assert [each.value for each in client.query("sum(memtui_category_bytes) - sum(memtui_allocated_bytes)")] == [0]
 
 
+def test_a_training_without_a_gpu_is_told_of_the_host(sockets: pathlib.Path) -> None:
+    require_library()
+    environment = programs.host_environment(sockets)
+    program = (
+        "import sys, torch\nmodel = torch.nn.Linear(2000, 2000)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "for _ in range(3):\n    model(torch.zeros(8, 2000)).sum().backward()\n    optimizer.step()\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\n"
+    )
+    pipe = subprocess.PIPE
+    with programs.started("-c", program, environment=environment, stdin=pipe, stdout=pipe) as training:
+        assert training.stdout is not None
+        assert training.stdout.readline() == b"ready\n"
+        with serving(environment=serve_environment(sockets)) as served:
+            told = served.once(lambda told: told.value("allocated_bytes", device="host"), "its figures")
+            [sample] = told.of("allocated_bytes")
+            assert (sample.labels["run"], sample.labels["device_uuid"]) == ("-c", "")
+            assert (told.value("resident_bytes") or 0) > sample.value > 2 * 2000 * 2000 * 4
+            capacity, headroom = told.value("capacity_bytes"), told.value("headroom_bytes")
+            assert capacity
+            assert headroom == capacity - (told.value("predicted_peak_device_bytes") or 0)
+            assert told.value("process_device_bytes") is None
+
+
 def test_a_program_that_is_only_tried_out_is_no_training(
     sockets: pathlib.Path, served: Served, gpu: dict[str, str]
 ) -> None:

@@ -26,6 +26,7 @@ from tests.support.serving import ROOT, Exposed, Served, require_library, serve_
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _HOSTILE = 'a"} 1\nmemtui_ooms_total{run="b"} 9\\\x1b[31m\u202e\ud800'
 _LISTENING = "0A"
+_MOST = (1 << 63) - 1
 
 
 @pytest.fixture
@@ -102,11 +103,14 @@ def packed(plain: object) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def frame(sequence: int, **device: object) -> bytes:
-    figures = {"device": "cuda:0", "allocated_bytes": 5, "reserved_bytes": 7, **device}
+def frame(sequence: int, **changes: object) -> bytes:
     now = time.monotonic_ns()
-    plain = {"kind": "frame", "sequence": sequence, "time_ns": now, "late_ns": 0, "step": 1, "phase": "forward"}
-    return packed({**plain, "phase_since_ns": now, "devices": [figures], "lost_frames": 0})
+    plain: dict[str, object] = {"kind": "frame", "sequence": sequence, "time_ns": now, "late_ns": 0, "step": 1}
+    plain |= {"phase": "forward", "phase_since_ns": now, "lost_frames": 0}
+    figures: dict[str, object] = {"device": "cuda:0", "allocated_bytes": 5, "reserved_bytes": 7}
+    for name, value in changes.items():
+        (plain if name in plain else figures)[name] = value
+    return packed({**plain, "devices": [figures]})
 
 
 def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -> None:
@@ -142,8 +146,10 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
         hello() + frame(1, allocated_bytes="many"),
         hello() + b"".join(frame(number, device=f"cuda:{number}") for number in range(1000)),
         hello() + frame(1, device="x" * (300 << 10)),
+        hello()
+        + b"".join(frame(each, phase=frames.PHASES[each], phase_since_ns=_MOST, time_ns=_MOST) for each in (1, 2)),
     ],
-    ids=["http", "length", "list", "fields", "types", "names", "size"],
+    ids=["http", "length", "list", "fields", "types", "names", "size", "times"],
 )
 def test_an_agent_that_is_none_is_hung_up_on_and_counted(data: bytes, sockets: pathlib.Path, served: Served) -> None:
     with agent(sockets, data) as pid:
