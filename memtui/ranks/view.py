@@ -16,6 +16,7 @@ from .contexts import context_findings
 from .differences import difference_findings, skew_bytes, stages
 from .ends import end_findings, out_of_memory_findings, restart_findings
 from .finding import Finding
+from .links import link_findings
 from .policy import DEFAULT, RanksPolicy
 from .row import RankRow, build_row
 from .stepping import Slowest, slowest, stepping_findings
@@ -64,13 +65,16 @@ def build_ranks(
     by_rank = {member.rank: member for member in current if member.rank is not None}
     apart = is_apart(kept)
     hosts = tuple(dict.fromkeys(row.host for row in rows if row.host))
+    cut = link_findings(current)
+    heard = [row for row in rows if all(row.rank not in finding.ranks for finding in cut)]
     if apart:
-        found = apart_findings(current, now_ns)
+        found = [*cut, *apart_findings(current, now_ns)]
     else:
         found = [
+            *cut,
             *end_findings(current, now_ns, policy),
             *out_of_memory_findings(current, now_ns),
-            *stepping_findings(rows, policy),
+            *stepping_findings(heard, policy),
             *(finding for host in (hosts or ("",)) for finding in _contexts(host, rows, by_rank, driver)),
             *difference_findings(rows, policy),
             *restart_findings(current, past),

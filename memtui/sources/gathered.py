@@ -309,7 +309,9 @@ class Gathered:
             names = job.union(*(group[0] for group in joined))
             groups.append((names, [*(each for group in joined for each in group[1]), member]))
         apart = len(groups) > 1
-        for place, member in enumerate(self.members):
+        # In the order in which they were asked for, whichever machine answered first.
+        of_spot = {id(member): place for place, spot in enumerate(self._spots) for member in spot.members.values()}
+        for place, member in enumerate(sorted(self.members, key=lambda each: of_spot.get(id(each), 0))):
             member.number = place if apart else None
         if not apart:
             number_lives(self.members)

@@ -15,6 +15,7 @@ from memtui.session.session import Session
 from .agent_probe import AgentError
 from .optimizer_trials import OptimizerTrials
 from .remote_channel import Channel
+from .remote_check import checked
 from .remote_link import Link, Watched
 
 
@@ -93,7 +94,7 @@ class ChannelWay:
 
     def moved(self, message: Any) -> Any:
         """By the link's clock; raises CodecError."""
-        return self._link.clock.moved(message)
+        return self._link.clock.moved(checked(message))
 
 
 class EntryThere:

@@ -58,12 +58,16 @@ def read_credit(payload: bytes) -> int:
 def read_told(payload: bytes) -> dict[str, Any]:
     """The object in a frame; raises LinkError."""
     try:
-        plain = json.loads(payload)
+        plain = json.loads(payload, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise LinkError("what is no JSON") from None
     if type(plain) is not dict:
         raise LinkError("what is no object")
     return plain
+
+
+def _no_number(text: str) -> None:
+    raise LinkError(f"{text}, which is no number")
 
 
 class Frames:
