@@ -89,7 +89,7 @@ def build_ranks(
         rows=rows,
         past=tuple(build_row(member, now_ns, policy.looks) for member in past),
         findings=tuple(found),
-        summary=apart_summary(current, rows) if apart else _summary(rows, world, slowest(rows, policy), policy),
+        summary=apart_summary(current, rows) if apart else _summary(rows, world, slowest(heard, policy), policy),
         facts="" if apart else _facts(rows),
         now_ns=now_ns,
         apart=apart,

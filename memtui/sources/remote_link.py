@@ -93,6 +93,7 @@ class Link:
         self._pings: dict[int, int] = {}
         self._out = bytearray()
         self._writing = self._stopped = False
+        self._given_up = False  # as somebody would have to type something
         self._abort = threading.Event()
         self._heard_s = self._pong_s = 0.0
         self._task: Optional[asyncio.Task[None]] = None
@@ -108,7 +109,8 @@ class Link:
         if self.up or self.down_since_s is None:
             return ""
         since = time.strftime("%H:%M:%S", time.localtime(self.down_since_s))
-        return f"no link to {self.label} since {since} ({self.reason}); the process there is not touched by that"
+        then = "attach again" if self._given_up else "trying again"
+        return f"no link to {self.label} since {since} ({self.reason}): {then}"
 
     def start(self) -> None:
         """Takes the connection over."""
@@ -201,11 +203,10 @@ class Link:
                 connection = await self._again()
             except SshError as error:
                 self.reason = str(error).removeprefix(f"{self.label}: ")
-                if error.final:
-                    self.reason += "; attach again"
-                    self.heard.changed()
-                    return
+                self._given_up = error.final
                 self.heard.changed()
+                if error.final:
+                    return
             else:
                 self._begin(connection)
 

@@ -191,8 +191,7 @@ class Connection:
             self._process.wait(2.0)
         text = self.words.last() if self._process.poll() not in (None, 0) else ""
         final = any(
-            words in text
-            for words in ("Permission denied", "Host key verification failed", "Could not resolve", "authentication")
+            words in text for words in ("Permission denied", "Host key verification failed", "authentication failures")
         )
         return SshError(f"{self.address.label}: {text or otherwise}", final=final)
 

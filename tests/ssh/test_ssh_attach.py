@@ -173,6 +173,16 @@ def test_nothing_listens_and_nothing_stays(servers: sshd.Servers, env: dict[str,
         programs.wait_for(lambda: not host.relays(), 20, "the relay goes")
         assert target.poll() is None
 
+        # A viewer that is killed says no goodbye.
+        killed = subprocess.Popen(command, env={**env, **more}, stdout=subprocess.PIPE, text=True)
+        assert killed.stdout is not None
+        assert "allocated" in killed.stdout.readline()
+        assert host.relays()
+        killed.kill()
+        killed.communicate()
+        programs.wait_for(lambda: not host.relays(), 20, "the relay goes")
+        assert target.poll() is None
+
 
 def test_the_agent_is_taken_out_over_the_link(servers: sshd.Servers, env: dict[str, str]) -> None:
     """--unload; and --dry-run before it touches nothing."""
