@@ -65,6 +65,7 @@ while True:
 """
 
 
+_EVENT = {"kind": "event", "name": "oom", "time_ns": 5, "step": 1, "phase": "forward", "device": "cuda:0"}
 #: Events of some megabytes, as fast as they are taken.
 _FLOOD = (
     "(lambda body: len(body).to_bytes(4, 'big') + body)("
@@ -121,9 +122,7 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
 
     devices = [{"device": "cuda:0", "kind": "cuda", "name": _HOSTILE * 1000, "counters": "x", "uuid": _HOSTILE}]
     first = hello(argv=["/" + _HOSTILE], hostname=_HOSTILE, torch="x" * (1 << 20), python=_HOSTILE, devices=devices)
-    first += frame(1) + packed(
-        {"kind": "event", "name": _HOSTILE, "time_ns": 5, "step": 1, "phase": _HOSTILE, "device": "cuda:0"}
-    )
+    first += frame(1) + packed({**_EVENT, "name": _HOSTILE, "phase": _HOSTILE})
     with agent(sockets, first, SLURM_JOB_ID='j\\"} 1\n\x1b[0m' + "y" * 100_000) as pid:
         told = served.once(lambda told: told.of("allocated_bytes", pid=str(pid)), "the figures")
         [sample] = told.of("allocated_bytes")
@@ -148,10 +147,12 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
         hello() + frame(1, allocated_bytes="many"),
         hello() + b"".join(frame(number, device=f"cuda:{number}") for number in range(1000)),
         hello() + frame(1, device="x" * (300 << 10)),
+        hello() + b"".join(packed({**_EVENT, "device": f"cuda:{number}"}) for number in range(1000)),
+        hello(devices=[{"device": f"cuda:{n}", "kind": "cuda", "name": "", "counters": ""} for n in range(100)]),
         hello()
         + b"".join(frame(each, phase=frames.PHASES[each], phase_since_ns=_MOST, time_ns=_MOST) for each in (1, 2)),
     ],
-    ids=["http", "length", "list", "fields", "types", "names", "size", "times"],
+    ids=["http", "length", "list", "fields", "types", "names", "size", "events", "devices", "times"],
 )
 def test_an_agent_that_is_none_is_hung_up_on_and_counted(data: bytes, sockets: pathlib.Path, served: Served) -> None:
     with agent(sockets, data) as pid:
