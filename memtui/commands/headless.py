@@ -131,12 +131,17 @@ def _tell_shapes(monitor: Watched, device: Optional[str], told: tuple[str, ...],
     return now
 
 
+def _has_news(monitor: Watched) -> bool:
+    frame = monitor.session.frame
+    return frame is not None and monitor.now_ns() - frame.time_ns < _PERIOD_SECONDS * 1e9
+
+
 async def _first_figures(monitor: Watched, ends: list[asyncio.Future[Any]]) -> None:
-    """Waits for the first frame, no longer than for a line."""
+    """Waits for the first frame that is not of the past, no longer than for a line."""
     changed = asyncio.Event()
     monitor.on_change = changed.set
     end = time.monotonic() + _PERIOD_SECONDS
-    while monitor.session.frame is None and time.monotonic() < end and not any(task.done() for task in ends):
+    while not _has_news(monitor) and time.monotonic() < end and not any(task.done() for task in ends):
         changed.clear()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(changed.wait(), max(0.0, end - time.monotonic()))

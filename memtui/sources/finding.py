@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any, Optional
 
 from memtui.inject.reach import find_agent_of
+from memtui.wire import paths
 
 from .environ import environment_of
 from .launched import with_agents, without_agents
@@ -59,7 +60,21 @@ def has_agent(pid: int) -> bool:
 def _agents() -> set[int]:
     """Those of living processes; a socket may have been left behind."""
     listed = {pid for pid in all_sockets("agent") if _listens(pid) and _own(pid)}
-    return listed | {pid for pid in _pythons() if pid not in listed and find_agent_of(pid) is not None}
+    apart = (pid for pid in _pythons() if pid not in listed and _listens_apart(pid))
+    return listed | {pid for pid in apart if find_agent_of(pid) is not None}
+
+
+def _listens_apart(pid: int) -> bool:
+    """Whether a process's agent would have its socket elsewhere; next to nothing where it would not."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
+            return True
+    except OSError:
+        return False
+    environment = environment_of(pid)
+    own, session = environment.get("MEMTUI_RUNTIME_DIR", ""), environment.get("XDG_RUNTIME_DIR", "")
+    folder = own or (f"{session}/memtui" if session else "")
+    return bool(folder) and pathlib.Path(folder) not in paths.runtime_folders()
 
 
 def _listens(pid: int) -> bool:

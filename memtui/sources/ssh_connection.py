@@ -62,18 +62,17 @@ class Words:
     def __init__(self, stream: int, show: Callable[[str], None]) -> None:
         self.show: Optional[Callable[[str], None]] = show
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._stream, self._rest = stream, b""
+        # Its own, which nobody closes while it is read: another file would get the number.
+        self._stream, self._rest = os.dup(stream), b""
         self._thread = threading.Thread(target=self._run, name="memtui-ssh", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while True:
-            try:
-                data = os.read(self._stream, 4096)
-            except OSError:
-                return
+            data = os.read(self._stream, 4096)
             if not data:
                 self._take(self._rest)
+                os.close(self._stream)
                 return
             *lines, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
             self._rest = self._rest[-_LONGEST_LINE:]

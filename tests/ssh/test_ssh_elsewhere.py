@@ -152,11 +152,23 @@ def test_a_training_that_can_write_nowhere(servers: sshd.Servers, env: dict[str,
         process.communicate()
 
 
-def test_a_process_of_another_user(servers: sshd.Servers, env: dict[str, str]) -> None:
-    """Told in a line, with what to type."""
-    if os.geteuid() == 0:
-        pytest.skip("nobody is another user to root")
-    servers.start("box")
-    seen = sshd.attach(env, "ssh://box/1", "--headless", "--frames", "1")
-    assert seen.returncode == 1
-    assert "process 1 belongs to user root; log in as that user: memtui attach ssh://root@box/1" in seen.stderr
+def test_a_process_of_another_user(env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """Told in a line, with what to type; the command stands where ssh is, and logs in as nobody."""
+    sshd.require_root()
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        pytest.skip("setpriv is not installed (Debian: util-linux)")
+    command = tmp_path / "nobody"
+    command.write_text(
+        '#!/bin/sh\nfor last in "$@"; do :; done\ncd /\n'
+        f'exec env -i PATH=/usr/bin:/bin {setpriv} --reuid 65534 --regid 65534 --clear-groups /bin/sh -c "$last"\n'
+    )
+    command.chmod(0o755)
+    with training(env, "import time; print('ready', flush=True); time.sleep(100)") as target:
+        words = (f"ssh://box/{target.pid}", "--headless", "--frames", "1")
+        seen = sshd.attach({**env, "MEMTUI_SSH": str(command)}, *words)
+    assert (seen.returncode, seen.stdout) == (1, "")
+    assert seen.stderr == (
+        f"memtui: box: process {target.pid} belongs to user root; "
+        f"log in as that user: memtui attach ssh://root@box/{target.pid}\n"
+    )
