@@ -26,7 +26,7 @@ from .program import ExitStatus, ProgramError
 from .program_link import ProgramLink
 from .relatives import choose_agent, other_agents, rank_of
 
-_HOST_SECONDS = 1.0
+_HOST_SECONDS, _SOON_SECONDS = 1.0, 0.05
 #: What keeps an agent out for a while only, and how often it is tried again.
 _PASSING, _AGAIN_SECONDS = frozenset(("stopped", "traced", "torch")), 2.0
 #: For so long rank 0 may still appear after another rank has.
@@ -200,6 +200,9 @@ class Monitor:
     async def _watch_host(self) -> None:
         while True:
             reading = self._host.read()
+            if reading.alive and reading.total_bytes is None:
+                await asyncio.sleep(_SOON_SECONDS)  # another machine has not said anything yet
+                continue
             self.session.apply_host(reading)
             if self._log is not None:
                 self._log.reading(reading)
