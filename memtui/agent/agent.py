@@ -191,7 +191,8 @@ class Agent:
             if now < due and not self._failures.urgent:
                 server.poll(due - now)
                 continue
-            if now - refreshed > (_REFRESH_NS if self.observer.readings.settled else PERIOD_NS):
+            since = now - refreshed
+            if since > _REFRESH_NS or (since > PERIOD_NS and not self.observer.readings.settled):
                 refreshed = now
                 self.observer.readings.refresh(now, at_once=True)
                 server.check(now)
@@ -202,7 +203,8 @@ class Agent:
             if self.observer.rehearsal.wanted:
                 self.observer.rehearsal.attend(server.viewer_pids, now, self.observer.events)
             server.flush()
-            self._failures.told()
+            if self._failures.urgent:
+                self._failures.told()
             if now < due:
                 continue
             self.observer.rest(PERIOD_NS)
@@ -226,14 +228,15 @@ class Agent:
     def _tick(self, server: Server, now: int, late_ns: int) -> None:
         observer, phases = self.observer, self.observer.phases
         looks = observer.looks.between(phases, now)
-        begun = time.thread_time_ns() if observer.samples else 0
         observer.recorder.expire(now)
-        self._tell_samples(server)
-        if begun:
+        if observer.samples:
+            begun = time.thread_time_ns()
+            self._tell_samples(server)
             observer.readings.spend(time.thread_time_ns() - begun)
         if observer.census.taken:
             self._list(server, now)
-        self._framing.take_in(looks)
+        if looks:
+            self._framing.take_in(looks)
         devices = []
         # From here to the counters Python's lock is not given up, but for long work: they are of this phase.
         phase, phase_since_ns = observer.place(now)

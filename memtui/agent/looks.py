@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ..wire import codec
 from ..wire.frames import Classification, made
 from .blocks import BlockReader, Blocks, device_blocks
 from .budget import Budget, Meter
@@ -49,23 +50,31 @@ class Look:
     tagged: dict[str, int]  # bytes by category of what the program has named
     strays: int = 0  # bytes that only seem to be inputs
     largest_activation_bytes: int = 0
-    _classification: Optional[dict[str, Any]] = None
+    _text: str = ""
+
+    def _found(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "allocated_bytes": self.allocated_bytes,
+            "phase": self.phase,
+            "step": self.step,
+            "categories": {name: size for name, size in self.categories.items() if size},
+        }
+        if self.tagged:
+            found["tagged"] = self.tagged
+        if self.largest_activation_bytes:
+            found["largest_activation_bytes"] = self.largest_activation_bytes
+        return found
 
     def classification(self, now_ns: int) -> Classification:
-        """What it found, for a frame of `now_ns`; categories of no bytes are left out."""
-        found = self._classification
-        if found is None:
-            found = self._classification = {
-                "allocated_bytes": self.allocated_bytes,
-                "phase": self.phase,
-                "step": self.step,
-                "categories": {name: size for name, size in self.categories.items() if size},
-            }
-            if self.tagged:
-                found["tagged"] = self.tagged
-            if self.largest_activation_bytes:
-                found["largest_activation_bytes"] = self.largest_activation_bytes
-        return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **found})
+        """What it found, as of `now_ns`; categories of no bytes are left out."""
+        return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **self._found()})
+
+    def text(self, now_ns: int) -> codec.Text:
+        """The same, for a frame of `now_ns`; from the agent's thread, when nothing will be added any more."""
+        rest = self._text
+        if not rest:
+            rest = self._text = codec.rest_of(self._found())
+        return codec.aged(max(0, now_ns - self.time_ns), rest)
 
     def unexplained(self, allocated_bytes: int) -> int:
         """Bytes of `allocated_bytes` that this look does not explain."""
@@ -176,9 +185,14 @@ class Looks:
         """
         if allocated_bytes is None:
             return now
-        found = [now, *(self._latest.get((device, kind)) for kind in _NEAREST.get(phase, ()))]
-        looks = [look for look in found if look is not None]
-        return min(looks, key=lambda look: look.unexplained(allocated_bytes), default=None)
+        nearest, least = now, 0 if now is None else now.unexplained(allocated_bytes)
+        for kind in _NEAREST.get(phase, ()):
+            look = self._latest.get((device, kind))
+            if look is not None:
+                unexplained = look.unexplained(allocated_bytes)
+                if nearest is None or unexplained < least:
+                    nearest, least = look, unexplained
+        return nearest
 
     def _look(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         if not self._lock.acquire(blocking=False):
