@@ -312,7 +312,10 @@ class Agent:
         figures["lost_frames"] = 0  # what each viewer lost is put in for it
         frame = made(Frame, figures)
         message = self._latest = codec.encode_frame(frame)
-        height = max((_height(device) for device in frame.devices), default=0)
+        height = 0
+        for device in frame.devices:
+            held = device.allocated_bytes or device.rss_bytes or 0
+            height = max(height, held, device.highest_step_peak_bytes or 0)
         self._history.append(frame.time_ns, height, message)
         server.broadcast(message, frame=True)
         self._notice(frame)
@@ -348,7 +351,7 @@ class Agent:
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
         self._sender.go_on(server, observer.recorder.history)
-        graph = observer.graph.collect()
+        graph = observer.graph.done and observer.graph.collect()
         if graph is not None:
             forward, observer.recorder.forward = observer.recorder.forward, None
             graph = with_forward(graph, forward, self._torch_folder(), _let_others_run)
@@ -492,10 +495,6 @@ class Agent:
         self._wake()
         # It tells its viewers and removes its socket, in much less.
         thread.join(_GOODBYE_SECONDS + self.observer.rehearsal.patience_ns() / 1e9)
-
-
-def _height(device: DeviceFrame) -> int:
-    return max(device.allocated_bytes or device.rss_bytes or 0, device.highest_step_peak_bytes or 0)
 
 
 def _let_others_run() -> None:

@@ -27,6 +27,8 @@ _BOUNDARIES_A_STEP = 6
 _FIRST_NS = 1_000_000
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})
+#: What stays from step to step.
+_STAYS = ("parameters", "buffers", "optimizer_state")
 #: Boundaries whose composition a frame in a phase may be nearest to.
 _NEAREST = {
     "forward": ("forward_start", "backward_start"),
@@ -51,6 +53,7 @@ class Look:
     strays: int = 0  # bytes that only seem to be inputs
     largest_activation_bytes: int = 0
     _text: str = ""
+    _stays_bytes: int = -1
 
     def _found(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -81,9 +84,10 @@ class Look:
         return abs(allocated_bytes - self.allocated_bytes) + abs(self.categories.get("unattributed", 0))
 
     def possible(self, allocated_bytes: Optional[int]) -> bool:
-        """Whether what stays from step to step can all still be there; else the model has gone, and this is past."""
-        held = sum(self.categories.get(name, 0) for name in ("parameters", "buffers", "optimizer_state"))
-        return allocated_bytes is None or held <= allocated_bytes
+        """Whether what stays can all still be there; else the model has gone, and this is past."""
+        if self._stays_bytes < 0:
+            self._stays_bytes = sum(self.categories.get(name, 0) for name in _STAYS)
+        return allocated_bytes is None or self._stays_bytes <= allocated_bytes
 
 
 class Looks:

@@ -67,7 +67,8 @@ class Readings:
     @property
     def settled(self) -> bool:
         """Whether the devices are known; not before one that has been initialised is also used."""
-        return bool(self.devices) and not (self.on_host and self._backends.initialized)
+        devices = self.devices
+        return bool(devices) and not (devices[0].device == "host" and self._backends.initialized)
 
     def due(self, now_ns: int) -> bool:
         """Whether the step that begins now may be read at its boundaries."""

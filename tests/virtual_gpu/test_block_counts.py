@@ -52,5 +52,10 @@ def test_free_blocks_are_counted_by_the_sums_of_their_segments(settings: str, ru
     environment = virtual_environment(memory="24GiB") | {"PYTORCH_CUDA_ALLOC_CONF": settings}
     told, right = run_child(SOURCE, environment)
     assert told == right
-    for name in ("largest_free_block_bytes", "inactive_split_bytes", "private_pool_idle_bytes", "active_pending_free_bytes"):
+    for name in (
+        "largest_free_block_bytes",
+        "inactive_split_bytes",
+        "private_pool_idle_bytes",
+        "active_pending_free_bytes",
+    ):
         assert told[name] > 0, name
