@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import operator
 import struct
 import typing
 from collections.abc import Iterator
@@ -42,7 +41,6 @@ def _fields(value: object) -> dict[str, typing.Any]:
 
 _HOLDERS = (tuple, dict)
 _encoder = json.JSONEncoder(separators=(",", ":"), default=_fields)
-_all_of_it = json.JSONEncoder(separators=(",", ":"), default=operator.attrgetter("__dict__"))
 
 
 def encode(message: object) -> bytes:
@@ -69,7 +67,7 @@ def encode_frame(frame: frames.Frame) -> bytes:
 
 def rest_of(fields: dict[str, typing.Any]) -> str:
     """The JSON of what comes after an object's first field, for `aged`."""
-    return "," + _all_of_it.encode(fields)[1:]
+    return "," + _object(fields)[1:]
 
 
 def aged(age_ns: int, rest: str) -> Text:
@@ -77,7 +75,9 @@ def aged(age_ns: int, rest: str) -> Text:
     return Text(f'{{"age_ns":{age_ns}{rest}')
 
 
+#: By the names of an object's fields. Categories are among them, of which a program may have named some itself.
 _templates: dict[tuple[str, ...], str] = {}
+_MOST_TEMPLATES = 256
 _string = functools.lru_cache(64)(_encoder.encode)
 
 
@@ -85,7 +85,10 @@ def _object(fields: dict[str, typing.Any]) -> str:
     names = tuple(fields)
     template = _templates.get(names)
     if template is None:
-        template = _templates[names] = "{" + ",".join([f'"{name}":%s' for name in names]) + "}"
+        if len(_templates) >= _MOST_TEMPLATES:
+            _templates.clear()
+        template = ",".join([_string(name).replace("%", "%%") + ":%s" for name in names])
+        template = _templates[names] = "{" + template + "}"
     return template % tuple([value if value.__class__ is int else _word(value) for value in fields.values()])
 
 
@@ -99,7 +102,7 @@ def _word(value: typing.Any) -> str:
         return _CONSTANTS[value]
     if kind is tuple:
         return f"[{','.join([_word(item) for item in value])}]"
-    return _object(value.__dict__) if kind is frames.DeviceFrame else _all_of_it.encode(value)
+    return _object(value if kind is dict else value.__dict__)
 
 
 _CONSTANTS = {None: "null", False: "false", True: "true"}
