@@ -14,6 +14,8 @@ SHARE, _SAFE = 0.15, 0.11
 #: Measured with torch 2.14 in a loop: 1.7 for a block, 0.2 and 1.2, 1.6 and 3.1; a training finds its memory colder.
 _ALWAYS, _BLOCK = 1200, 2.5
 _RECORDED, _READ = (0.4, 1.5), (2.2, 4.0)
+#: What is read while a backward pass runs may take so much of a step: the pass takes a third of it, or more.
+_LATER = 0.2
 _TRIES, _TRIED_ENTRIES = 5, 40
 
 
@@ -34,8 +36,15 @@ class Load(NamedTuple):
 
     def share(self, way: Way) -> float:
         """Of the step's time, about what the training waits for it, where one step is recorded."""
-        each = _RECORDED[way.stacks] + (0 if way.later else _READ[way.stacks])
-        entries = _ALWAYS + _BLOCK * self.live_blocks + each * ENTRIES_A_BLOCK * self.allocations
+        recorded = self._share(_ALWAYS + _BLOCK * self.live_blocks, _RECORDED[way.stacks])
+        return recorded if way.later else recorded + self._share(0, _READ[way.stacks])
+
+    def fits(self, way: Way) -> bool:
+        """Whether that is little enough."""
+        return self.share(way) <= _SAFE and (not way.later or self._share(0, _READ[way.stacks]) <= _LATER)
+
+    def _share(self, once: float, each: float) -> float:
+        entries = once + each * ENTRIES_A_BLOCK * self.allocations
         return entries * self.entry_ns / max(1, self.step_ns)
 
 
@@ -46,7 +55,7 @@ def way_for(load: Load, *, stacks: bool, later: bool) -> tuple[Way, str]:
     would cost too much: at the end of what is recorded nothing comes after it.
     """
     ways = [Way(True, False), *([Way(True, True)] if later else []), *([] if stacks else [Way(False, later)])]
-    way = next((way for way in ways if load.share(way) <= _SAFE), ways[-1])
+    way = next(filter(load.fits, ways), ways[-1])
     if way.stacks:
         return way, ""
     return way, (
