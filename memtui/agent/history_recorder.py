@@ -87,8 +87,8 @@ class HistoryRecorder:
         self._run: Optional[_Run] = None
         self._kept: Optional[_Kept] = None
         self._seen: Optional[_Seen] = None
-        #: Backward passes that have begun since.
-        self._passes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        #: True for each backward pass that has begun since; False where they are not to be waited for.
+        self._passes: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     @property
     def active(self) -> bool:
@@ -117,6 +117,7 @@ class HistoryRecorder:
         was_recording, was_active = self.recording, self.active
         self._order = self._run = self._kept = None
         if was_recording:
+            self._passes.put(False)
             self._switch.turn_off()
         if was_active:
             self._tell("refused", reason)
@@ -133,8 +134,8 @@ class HistoryRecorder:
         if kept is None:
             return
         try:
-            if now_ns < kept.latest_ns:
-                self._passes.get(timeout=_WAITED_S)
+            if now_ns < kept.latest_ns and not self._passes.get(timeout=_WAITED_S):
+                return
             snapshot = self._switch.read() if self._kept is kept else None
         except queue.Empty:
             return
@@ -143,6 +144,11 @@ class HistoryRecorder:
             return
         if snapshot is not None and self._kept is kept:  # else given up meanwhile
             self._end(kept.run, kept.figures, {**snapshot, "segments": kept.segments})
+
+    def hurry(self) -> None:
+        """From any thread: the agent's has something else to do now than to wait."""
+        if self._kept is not None:
+            self._passes.put(False)
 
     def forget(self) -> None:
         """In a forked child."""
@@ -153,7 +159,7 @@ class HistoryRecorder:
     def backward_begins(self) -> None:
         """Until that is over the training seldom wants Python's lock."""
         if self._kept is not None:
-            self._passes.put(None)
+            self._passes.put(True)
 
     def step_ended(self, phases: Phases, *, at_end: bool) -> None:
         """A step has ended, just now if `at_end`: begins to record, goes on, or reads what was recorded."""
