@@ -20,6 +20,7 @@ NAMES = (
     "children",
     "viewer",
     "ranks",
+    "serve",
     "printing",
     "memory",
     "looks",
