@@ -41,6 +41,7 @@ class HistorySwitch:
         self.on = False
         self._told: Callable[[], None] = _nobody
         self._own = 0  # the thread that calls such a function for the agent
+        self._unpausable = False
         self._watches: list[tuple[str, Any, Any]] = []  # name, torch's function, what stands in its place
 
     def devices(self) -> tuple[int, ...]:
@@ -97,12 +98,13 @@ class HistorySwitch:
     @property
     def pauses(self) -> bool:
         """Whether torch can keep a history to which nothing is added, and tell blocks without it (2.13 and newer)."""
-        return "skip_actions" in _parameters(self._torch.cuda.memory._record_memory_history) and self.reader.lean
+        known = _parameters(self._torch.cuda.memory._record_memory_history)
+        return "skip_actions" in known and not self._unpausable and self.reader.lean
 
     def pause(self, max_entries: int) -> Optional[list[dict[str, Any]]]:
         """From now on nothing is added to the history, which is as long as before: the segments at this instant.
 
-        None where torch will not have it: then it goes on.
+        None where torch will not have it: then it goes on, and is not asked for that again.
         """
         for actions in (_ACTIONS, _ACTIONS[:-1]):
             self._own = threading.get_ident()
@@ -115,6 +117,7 @@ class HistorySwitch:
             self.on = True  # also where another thread has just switched it off
             segments: list[dict[str, Any]] = uncollected(self._lean)["segments"]
             return segments
+        self._unpausable = True
         return None
 
     def _lean(self) -> dict[str, Any]:
