@@ -14,7 +14,7 @@ AT_ONCE, LATER, BARE_LATER, BARE = Way(True, False), Way(True, True), Way(False,
 
 @pytest.mark.parametrize(
     ("milliseconds", "later", "way"),
-    [(88, True, AT_ONCE), (88, False, AT_ONCE), (22, True, LATER), (22, False, BARE), (12, True, BARE_LATER)],
+    [(88, True, AT_ONCE), (88, False, AT_ONCE), (40, True, LATER), (40, False, BARE), (24, True, BARE_LATER)],
 )
 def test_the_shorter_the_step_the_less(milliseconds: int, later: bool, way: Way) -> None:
     """A GPT of twelve layers: 825 allocations, 590 blocks."""
