@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from memtui.wire import codec
-from memtui.wire.frames import Event, Frame, Model
+from memtui.wire.frames import Event, Frame, Hello, Model
 
 #: Of these nothing is exposed, and they may be large.
 _UNWANTED = (b'{"kind":"recorded_step"', b'{"kind":"tensors"', b'{"kind":"segments"', b'{"kind":"history')
@@ -27,6 +27,10 @@ def is_graph(body: bytes) -> bool:
     return body.startswith(_GRAPH)
 
 
+#: What figures that no training has, all of them of the right kind, may lead to: nobody else's are to suffer.
+IMPOSSIBLE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
 class Guard:
     """Of one agent."""
 
@@ -40,7 +44,10 @@ class Guard:
             self._check(message, len(body))
         elif isinstance(message, Model):
             self._note(f"{optimizer.name} {optimizer.trainable_parameters}" for optimizer in message.optimizers)
+        elif isinstance(message, Hello) and len(message.devices) > _MOST_DEVICES:
+            raise codec.CodecError(f"{len(message.devices)} devices")
         elif isinstance(message, Event):
+            self._note([message.device or "", message.phase])
             figures = message.figures if len(message.figures) <= _MOST_FIGURES else {}
             return replace(message, text="", failure=None, figures=figures)
         return message

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Optional
 
-from memtui.session.readings import DriverReading
+from memtui.session.readings import DeviceReading, DriverReading
 from memtui.sources.agent_probe import AgentError
 from memtui.sources.driver_library import LIBRARY_VARIABLE
 from memtui.sources.driver_poller import DriverPoller
+from memtui.sources.environ import environment_of
 from memtui.sources.sockets import Found, all_sockets, find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
 
 from .families import MOST_EXPOSED, Own, Ranks, devices, own
+from .guard import IMPOSSIBLE
 from .life import life_of
 from .rank import Rank
 from .stream import AgentStream
 
 #: What agents send in a second fits into their sockets several times.
 _READ_SECONDS = 1.0
-#: Every so many readings: a folder is listed; each process's resident set is read.
-_LOOK_EVERY, _HOST_EVERY = 2, 5
+#: Every so many readings a folder is listed.
+_LOOK_EVERY = 2
 #: The driver is read that many times more rarely than for a screen.
 _THRIFT = 5
 _ENDED_NS = 300_000_000_000
+#: A reading of the driver is taken every ten seconds at least.
+_STALE_NS = 60_000_000_000
 #: Ranks that are dealt with before scrapers and signals have a turn.
 _AT_ONCE = 16
 #: Why somebody is turned away; agents by what they said, scrapers by what they did.
 REASONS = ("agent_garbage", "agent_version", "agent_owner", "auth", "busy", "request", "slow")
+#: A socket without an agent of ours is left alone for so long, unless another takes its place.
+_LEFT_ALONE_NS = 20_000_000_000
+#: In the environment of a program that is only tried out.
+_REHEARSAL = "MEMTUI_REHEARSAL"
 #: A second scrape within so short a time gets what the first one got.
 _FRESH_NS = 200_000_000
 
@@ -47,6 +56,7 @@ class Machine:
         self._poller = DriverPoller(lambda: 0, lambda: None, self._take_driver, thrift=_THRIFT)
         self._first_driver = asyncio.Event()
         self._passes = 0
+        self._left_alone: dict[pathlib.Path, tuple[int, int]] = {}  # which file, and since when
         self._left_out = 0
         self._families: tuple[int, list[Any]] = (-_FRESH_NS, [])
         self._telling: Optional[asyncio.Task[list[Any]]] = None
@@ -89,17 +99,28 @@ class Machine:
         found = Ranks()
         for number, rank in enumerate(list(self.ranks.values())):
             rank.read(time.monotonic_ns())
-            found.add(rank, time.monotonic_ns())
+            try:
+                rank.read_host(time.monotonic_ns())
+                found.add(rank, time.monotonic_ns())
+            except IMPOSSIBLE:
+                rank.refuse("agent_garbage")
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
         live = [rank.pid for rank in self.ranks.values() if not rank.over]
         told = [
             *found.families(),
-            *devices(() if self.driver is None else self.driver.devices, live),
+            *devices(self._readings(), live),
             *own(Own(len(live), found.left_out + self._left_out, dict(self.refused))),
         ]
         self._families = time.monotonic_ns(), told
         return told
+
+    def _readings(self) -> tuple[DeviceReading, ...]:
+        """Of the devices, unless the driver does not answer any more."""
+        reading = self.driver
+        if reading is None or time.monotonic_ns() - reading.time_ns > _STALE_NS:
+            return ()
+        return reading.devices
 
     # Reading
 
@@ -109,8 +130,6 @@ class Machine:
         for number, rank in enumerate(list(self.ranks.values())):
             while rank.read(time.monotonic_ns()):
                 await asyncio.sleep(0)
-            if (self._passes + number) % _HOST_EVERY == 0:
-                rank.read_host()
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
             self._follow(rank)
@@ -131,34 +150,51 @@ class Machine:
     # Finding
 
     def _look(self) -> None:
-        found, self._left_out = all_sockets("agent"), 0
+        found, self._left_out, now_ns = all_sockets("agent"), 0, time.monotonic_ns()
+        for path, (_, since_ns) in list(self._left_alone.items()):
+            if now_ns - since_ns > _LEFT_ALONE_NS:
+                del self._left_alone[path]
         for pid in set(found) - self._watched():
-            self._add(found[pid])
+            self._consider(pid, found[pid])
 
     def _watched(self) -> set[int]:
         return {pid for pid, rank in self.ranks.items() if not rank.over}
 
-    def _add(self, found: Found) -> None:
+    def _consider(self, named: int, found: Found) -> None:
         """Begins to read an agent, if there is one: of a process that has ended the socket may be left."""
-        if len(self._watched()) >= MOST_EXPOSED:
-            self._left_out += 1
-            return
         try:
-            stream = AgentStream(found.path)
-        except AgentError:
-            self.refused["agent_owner"] += 1
-            return
+            file = os.lstat(found.path).st_ino
         except OSError:
             return
+        known, _ = self._left_alone.get(found.path, (None, 0))
+        if known == file:
+            return
+        if len(self._watched()) >= MOST_EXPOSED:
+            self._left_out += 1
+        elif _REHEARSAL in environment_of(named) or not self._add(found.path):
+            self._left_alone[found.path] = file, time.monotonic_ns()
+
+    def _add(self, path: pathlib.Path) -> bool:
+        """False where there is nobody new."""
+        try:
+            stream = AgentStream(path)
+        except AgentError:
+            self.refused["agent_owner"] += 1
+            return False
+        except BlockingIOError:
+            return True  # its process is stopped, or busy: perhaps the next time
+        except OSError:
+            return False
         pid = stream.pid  # 0 in another pid namespace, where it cannot be followed
         life = life_of(pid)
         before = self.ranks.get(pid)
         if life is None or life.over or (before is not None and before.life.started == life.started):
             stream.close()
-            return
-        self.ranks[pid] = Rank(pid, found.path, stream, life)
+            return False
+        self.ranks[pid] = Rank(pid, path, stream, life)
         if self.driver is not None and not self.driver.devices and LIBRARY_VARIABLE not in os.environ:
             use_driver_of_process(pid)
+        return True
 
     def _take_driver(self, reading: DriverReading) -> None:
         self.driver = reading
@@ -169,6 +205,6 @@ class Machine:
         for pid in listed - self._watched():
             found = find_socket("agent", pid)
             if found is not None:
-                self._add(found)
+                self._consider(pid, found)
         if self._on_processes is not None:
             self._on_processes(listed - self._watched())

@@ -19,7 +19,7 @@ from memtui.sources.host import HostSource
 from memtui.wire import codec
 from memtui.wire.frames import Bye, Event, Frame, Hello, Refusal
 
-from .guard import Guard, is_graph, is_wanted
+from .guard import IMPOSSIBLE, Guard, is_graph, is_wanted
 from .labels import label, rank_label, run_of, script_of
 from .life import Life, life_of, outcome_of_exception
 from .stream import AgentStream
@@ -42,6 +42,8 @@ _PAST_BYTES, _BYTES_A_SECOND, _SLICE_BYTES = 48 << 20, 256 << 10, 256 << 10
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 1_000_000_000, 60_000_000_000
 #: A process whose agent has gone for so long is not watched any more: it was taken out.
 _UNLOADED_NS = 5_000_000_000
+#: What the system says is read again after so long, when somebody asks.
+_HOST_NS = 3_000_000_000
 #: From this step on no forecast looks at a graph.
 _GRAPH_STEPS = 4
 _NS = 1_000_000_000
@@ -68,6 +70,7 @@ class Rank:
         self._allowance, self._filled_ns = _PAST_BYTES, time.monotonic_ns()
         self._parted_ns = self._again_ns = 0
         self._pause_ns = _FIRST_PAUSE_NS
+        self._behind = False  # more was there than was read at once, and the newest is still to come
         self._lost_now = 0  # of this connection
         self._host = HostSource(pid)
         self.session.apply_host(self._host.read())
@@ -97,8 +100,9 @@ class Rank:
         if self.life.stopped:
             return "stopped"
         frame = self.session.frame
-        late = frame is None or time.monotonic_ns() - frame.time_ns > DEFAULT.silent_after_ns
-        return "silent" if late else "live"
+        if self._behind or frame is None:
+            return "live" if self._behind else "silent"
+        return "silent" if time.monotonic_ns() - frame.time_ns > DEFAULT.silent_after_ns else "live"
 
     def read(self, now_ns: int) -> bool:
         """Takes in what the agent has sent; True where more is waiting that may be read at once."""
@@ -123,7 +127,7 @@ class Rank:
             self._stream = AgentStream(path)
         except (AgentError, OSError):
             return
-        if self._stream.pid not in (0, self.pid):
+        if self._stream.pid != self.pid:
             self._hang_up()
             return
         self._path, self._greeted, self._lost_now = path, False, 0
@@ -135,27 +139,31 @@ class Rank:
         self._allowance, self._filled_ns = min(self._allowance + refill, _PAST_BYTES), now_ns
         most = min(self._allowance, _SLICE_BYTES)
         if most <= 0:
+            self._behind = False
             return False
         try:
             bodies, size, gone = self._stream.read(most)
             self._allowance -= size
             for body in bodies:
                 self._take(body, now_ns)
+            self._run_through_graph(now_ns)
         except AgentRefused:
-            return self._refuse("agent_version")
-        except (AgentError, codec.CodecError):
-            return self._refuse("agent_garbage")
-        self._run_through_graph(now_ns)
+            return self.refuse("agent_version")
+        except (AgentError, codec.CodecError, *IMPOSSIBLE):
+            return self.refuse("agent_garbage")
         if gone:
             self._hang_up()
-        return size >= most and not gone
+        self._behind = size >= most and not gone
+        return self._behind
 
-    def _refuse(self, reason: str) -> bool:
+    def refuse(self, reason: str) -> bool:
+        """Hangs up on an agent that cannot be one, for a while; False."""
         self._hang_up()
         self.trouble, self._again_ns = reason, time.monotonic_ns() + _LONGEST_PAUSE_NS
         return False
 
     def _hang_up(self) -> None:
+        self._behind = False
         if self._stream is not None:
             self._stream.close()
             self._stream, self._parted_ns = None, time.monotonic_ns()
@@ -226,9 +234,10 @@ class Rank:
         """Frames that the agent could not send here in time."""
         return self.lost_frames + self._lost_now
 
-    def read_host(self) -> None:
-        """Its resident set, and the memory of the machine that it can have; some 0.3 ms."""
-        if not self.over:
+    def read_host(self, now_ns: int) -> None:
+        """Its resident set, and the memory of the machine that it can have, where they are old; some 0.3 ms."""
+        host = self.session.host
+        if not self.over and (host is None or now_ns - host.time_ns > _HOST_NS):
             self.session.apply_host(self._host.read())
 
     def take_driver(self, reading: DriverReading) -> None:

@@ -30,7 +30,7 @@ class AgentStream:
             self.pid, uid = _peer(self._socket)  # as this process sees it, 0 where it does not
             if uid not in (None, os.geteuid()) and os.geteuid() != 0:
                 raise AgentError(f"what listens on {path} belongs to another user")
-            self._socket.sendall(codec.encode(Request("hello", PROTOCOL, history=True)))
+            self._socket.sendall(codec.encode(Request("hello", PROTOCOL, history=True, passive=True)))
         except BaseException:
             self._socket.close()
             raise

@@ -7,11 +7,17 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from memtui.analysis.forecast import build_forecast
+from memtui.analysis.ladder import build_ladder
+from memtui.analysis.leak import find_leak
+from memtui.analysis.policy import DEFAULT
 from tests.support import programs
+from tests.support.prometheus import Target, prometheus, wait_until
 from tests.support.serving import (
     Exposed,
     Obedient,
@@ -21,6 +27,7 @@ from tests.support.serving import (
     serve_environment,
     serving,
 )
+from tests.support.watching import settled, watch
 
 pytestmark = pytest.mark.virtual_gpu
 
@@ -142,7 +149,9 @@ def test_a_stopped_process_is_told_and_no_scrape_waits_for_it(served: Served, gp
 
 
 @pytest.mark.parametrize(("word", "outcome"), [("leave", "ok"), ("fail", "oom")])
-def test_how_it_ended_is_told(word: str, outcome: str, served: Served, gpu: dict[str, str]) -> None:
+def test_how_it_ended_is_told(
+    word: str, outcome: str, sockets: pathlib.Path, served: Served, gpu: dict[str, str]
+) -> None:
     with obedient(gpu) as training:
         own = training.tell("steps 3")
         before = _settled(served, training, own)
@@ -152,6 +161,8 @@ def test_how_it_ended_is_told(word: str, outcome: str, served: Served, gpu: dict
         told = served.once(lambda told: told.state(training.pid) == "ended", "its end")
         assert {each.labels["outcome"] for each in told.of("ends_total") if each.value} == {outcome}
         assert told.value("ooms_total") == (1 if word == "fail" else 0)
+        # Nobody looked: the agent has kept what it is to be explained with.
+        assert len(list(sockets.glob("oom-*.log"))) == (1 if word == "fail" else 0)
 
 
 def test_a_process_that_was_stopped_before_anybody_came_is_told(sockets: pathlib.Path, gpu: dict[str, str]) -> None:
@@ -166,6 +177,18 @@ def test_a_process_that_was_stopped_before_anybody_came_is_told(sockets: pathlib
             assert (sample.labels["run"], sample.labels["rank"]) == ("obedient.py", "1")
             os.kill(training.pid, signal.SIGCONT)
             served.once(lambda told: told.state(training.pid) == "live", "that it goes on")
+
+
+def test_an_agent_that_is_taken_out_is_not_silent(sockets: pathlib.Path, served: Served, gpu: dict[str, str]) -> None:
+    """GIVEN a training that goes on without its agent, THEN nothing is told of it any more."""
+    with obedient(gpu) as training:
+        _settled(served, training, training.tell("steps 3"))
+        with programs.AgentConnection(sockets, training.pid) as viewer:
+            viewer.ask("unload")
+            list(viewer.messages())
+        told = served.once(lambda told: told.state(training.pid) is None, "that it is gone")
+        assert told.value("serve_agents") == 0
+        assert training.tell("steps 1")["allocated_bytes"]
 
 
 def test_a_daemon_that_comes_again_takes_up_what_was(sockets: pathlib.Path, gpu: dict[str, str]) -> None:
@@ -192,6 +215,80 @@ def test_both_formats_are_those_of_the_library(served: Served, gpu: dict[str, st
         names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
         assert text.endswith("# EOF\n")
         assert names == {sample.name for sample in served.exposed().samples}
+
+
+def test_what_is_predicted_is_what_the_screen_says(
+    sockets: pathlib.Path, served: Served, gpu: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a training that leaks, THEN peak, headroom and leak are those of a viewer that has seen the same."""
+    for name, value in serve_environment(sockets, gpu).items():
+        if name.startswith(("MEMTUI_", "VGPU_")):
+            monkeypatch.setenv(name, value)
+    with obedient(gpu) as training:
+        training.tell("steps 20")
+        own = training.tell("leak 400")
+        held = own["reserved_bytes"] + (300 << 20)
+        told = served.once(lambda told: told.value("process_device_bytes") == held, "the driver's figure")
+        session = watch(training.pid, settled(420))
+        ladder = build_ladder(session, "cuda:0", time.monotonic_ns(), DEFAULT)
+        forecast = build_forecast(session, "cuda:0", ladder)
+        assert told.value("predicted_peak_allocated_bytes") == forecast.allocated_bytes
+        assert told.value("predicted_peak_device_bytes") == forecast.device_bytes
+        assert told.value("headroom_bytes") == forecast.headroom_bytes
+        leak = find_leak(session.floors("cuda:0"), forecast.headroom_bytes, DEFAULT)
+        assert leak is not None
+        rate, left = told.value("leak_bytes_per_step"), told.value("steps_left")
+        # Which beginnings of steps are kept for one who comes late differs a little.
+        assert rate == pytest.approx(leak.bytes_per_step, rel=0.05) == pytest.approx(1 << 20, rel=0.05)
+        assert left == pytest.approx(leak.steps_to_full, rel=0.05)
+
+
+def test_a_real_prometheus_takes_it(served: Served, gpu: dict[str, str]) -> None:
+    """GIVEN Prometheus that scrapes the daemon, THEN its queries have the training's figures, and counters rise."""
+    with obedient(gpu) as training, prometheus([Target(f"127.0.0.1:{served.port}")], interval_s=1) as client:
+        own = training.tell("steps 5")
+        wait_until(lambda: client.query("memtui_steps_total == 5"), "the steps")
+        [sample] = client.query("memtui_allocated_bytes")
+        assert sample.value == own["allocated_bytes"]
+        assert sample.labels["pid"] == str(training.pid)
+        training.tell("exhaust")
+        wait_until(lambda: client.query("increase(memtui_ooms_total[1m]) > 0"), "the failed request")
+        wait_until(lambda: client.query('increase(memtui_events_total{event="oom"}[1m]) > 0'), "its event")
+        assert [each.value for each in client.query("sum(memtui_category_bytes) - sum(memtui_allocated_bytes)")] == [0]
+
+
+def test_a_training_without_a_gpu_is_told_of_the_host(sockets: pathlib.Path) -> None:
+    require_library()
+    environment = programs.host_environment(sockets)
+    program = (
+        "import sys, torch\nmodel = torch.nn.Linear(2000, 2000)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "for _ in range(3):\n    model(torch.zeros(8, 2000)).sum().backward()\n    optimizer.step()\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\n"
+    )
+    pipe = subprocess.PIPE
+    with programs.started("-c", program, environment=environment, stdin=pipe, stdout=pipe) as training:
+        assert training.stdout is not None
+        assert training.stdout.readline() == b"ready\n"
+        with serving(environment=serve_environment(sockets)) as served:
+            told = served.once(lambda told: told.value("allocated_bytes", device="host"), "its figures")
+            [sample] = told.of("allocated_bytes")
+            assert (sample.labels["run"], sample.labels["device_uuid"]) == ("-c", "")
+            assert (told.value("resident_bytes") or 0) > sample.value > 2 * 2000 * 2000 * 4
+            capacity, headroom = told.value("capacity_bytes"), told.value("headroom_bytes")
+            assert capacity
+            assert headroom == capacity - (told.value("predicted_peak_device_bytes") or 0)
+            assert told.value("process_device_bytes") is None
+
+
+def test_a_program_that_is_only_tried_out_is_no_training(
+    sockets: pathlib.Path, served: Served, gpu: dict[str, str]
+) -> None:
+    with obedient({**gpu, "MEMTUI_REHEARSAL": "1000"}) as tried, obedient(gpu) as training:
+        training.tell("steps 2")
+        tried.tell("steps 2")
+        told = served.once(lambda told: told.state(training.pid) == "live", "the training")
+        assert (sockets / f"agent-{tried.pid}.sock").exists()
+        assert {sample.labels["pid"] for sample in told.of("state")} == {str(training.pid)}
 
 
 def test_auto_gets_the_agent_into_trainings_that_are_named(sockets: pathlib.Path) -> None:

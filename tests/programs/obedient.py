@@ -1,8 +1,8 @@
 """A small training that goes on by one word a line of its standard input, and holds still between them.
 
-steps N: so many steps; figures: what torch itself counts, as JSON; spike: 2 GiB that come and go; exhaust: a request
-that fails and is caught; retry: one that succeeds once the cache is given back; fail: ends by an exception; leave.
-Each is answered by a line.
+steps N: so many steps; leak N: so many, each of which leaves 1 MiB behind; figures: what torch itself counts, as JSON;
+spike: 2 GiB that come and go; exhaust: a request that fails and is caught; retry: one that succeeds once the cache is
+given back; fail: ends by an exception; leave. Each is answered by the figures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 
 import torch
 
@@ -38,8 +39,11 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         word, _, count = line.strip().partition(" ")
-        if word == "steps":
+        if word in ("steps", "leak"):
             for _ in range(int(count)):
+                if word == "leak":
+                    kept.append(torch.empty(1 << 20, dtype=torch.uint8, device="cuda"))
+                    time.sleep(0.01)  # enough of its steps are read
                 model(torch.zeros(512, 1024, device="cuda")).sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()

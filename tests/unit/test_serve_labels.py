@@ -22,7 +22,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_label_is_one_short_line_that_can_be_printed(text: str) -> None:
     _check(label(text))
 
