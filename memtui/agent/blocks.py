@@ -6,9 +6,12 @@ import operator
 from collections import Counter
 from typing import Any, Optional
 
+from ..wire import codec
 from ..wire.frames import BlockSummary, made
 
 _LIVE = "active_allocated"
+#: What torch's snapshot is asked with to leave its traces out.
+_LEAN = ((0, 0, False),)
 _allocated, _device = operator.itemgetter("allocated_size"), operator.itemgetter("device")
 
 
@@ -30,6 +33,7 @@ class Blocks:
         self._segments = segments  # until they are counted
         self._parts: Optional[tuple[dict[int, int], dict[int, int]]] = None
         self._counts: Optional[dict[str, int]] = None
+        self._text = ""
         self._forgotten = False
         for segment in segments:
             states = segment["blocks"]
@@ -109,10 +113,20 @@ class Blocks:
 
     def summary(self, age_ns: int) -> BlockSummary:
         """The fragmentation figures of a frame that is `age_ns` younger than these blocks, which are not forgotten."""
+        return made(BlockSummary, {"age_ns": age_ns, **self.counts()})
+
+    def counts(self) -> dict[str, int]:
+        """These figures but for the age; not to be changed."""
         if self._counts is None:
             self._counts = _count(self._segments)
             self._segments = []
-        return made(BlockSummary, {"age_ns": age_ns, **self._counts})
+        return self._counts
+
+    def text(self, age_ns: int) -> codec.Text:
+        """The summary, for a frame."""
+        if not self._text:
+            self._text = codec.rest_of(self.counts())
+        return codec.aged(age_ns, self._text)
 
 
 def is_private(segment: dict[str, Any]) -> bool:
@@ -137,23 +151,22 @@ def _count(segments: list[dict[str, Any]]) -> dict[str, int]:
         0,
     )
     for segment in segments:
-        sizes: dict[str, int] = {}
-        largest = 0
-        for block in segment["blocks"]:
-            state, size = block["state"], block["size"]
-            sizes[state] = sizes.get(state, 0) + size
-            if state == "inactive" and size > largest:
-                largest = size
-        free, allocated = sizes.pop("inactive", 0), sizes.pop(_LIVE, 0)
-        pending = sum(sizes.values())  # freed by the program, waiting on another stream
-        counts["active_pending_free_bytes"] += pending
+        blocks = segment["blocks"]
         counts["num_segments"] += 1
-        counts["num_blocks"] += len(segment["blocks"])
+        counts["num_blocks"] += len(blocks)
+        active = segment["active_size"]
+        allocated, free = segment["allocated_size"], segment["total_size"] - active
+        pending = active - allocated  # freed by the program, waiting on another stream
+        counts["active_pending_free_bytes"] += pending
+        if not free:
+            continue
         if is_private(segment):
             counts["private_pool_idle_bytes"] += free
             continue
-        counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
-        if (allocated or pending) and free:
+        if free > counts["largest_free_block_bytes"]:
+            largest = max(block["size"] for block in blocks if block["state"] == "inactive")
+            counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
+        if active:
             counts["num_pinned_segments"] += 1
             counts["inactive_split_bytes"] += free
         else:
@@ -170,18 +183,19 @@ class BlockReader:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._call: Any = None
-        self._unreadable = False
+        self._unreadable = self._lean = False
         self.settings: dict[str, Any] = {}  # torch's own, as of when they were read
         self.requested: Counter[int] = Counter()  # how many blocks are looked for by their requested bytes
 
     def _choose(self) -> Any:
         snapshot = self._torch._C._cuda_memorySnapshot
         # Without traces where torch can leave them out; its argument changed twice.
-        for arguments in (((0, 0, False),), (None,), ()):
+        for arguments in (_LEAN, (None,), ()):
             try:
                 snapshot(*arguments)
             except (TypeError, RuntimeError):
                 continue
+            self._lean = arguments == _LEAN
             return lambda: snapshot(*arguments)
         self._unreadable = True  # cudaMallocAsync has no blocks
         return None
@@ -208,10 +222,19 @@ class BlockReader:
         self.settings = snapshot.get("allocator_settings") or {}
         return _by_device(snapshot["segments"], self.requested)
 
-    def snapshot(self) -> dict[str, Any] | None:
-        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+    @property
+    def lean(self) -> bool:
+        """Whether torch can leave traces out."""
+        self._ready()
+        return self._lean
+
+    def _ready(self) -> None:
         if self._call is None and not self._unreadable:
             self._call = self._choose()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+        self._ready()
         return self._call() if self._call is not None else None
 
 
