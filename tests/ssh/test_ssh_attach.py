@@ -58,7 +58,12 @@ def training(
     process = subprocess.Popen(command, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        said = b""
+        while not said.endswith(b"\n"):  # no byte more: `communicate` does not know of what a stream has read ahead
+            byte = os.read(process.stdout.fileno(), 1)
+            assert byte, "it has ended"
+            said += byte
+        assert said == b"ready\n"
         yield process
     finally:
         process.kill()
