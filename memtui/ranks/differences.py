@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections.abc import Sequence
 from typing import Optional
@@ -15,6 +16,8 @@ from .words import kinds, ranks
 
 #: Parts of a model have these sizes; what follows the batch does not tell stages apart.
 _COMPARED = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "inputs", "communication")
+#: A group with so many times fewer ranks than the largest one is no part of the model of its own.
+_FEW = 8
 #: Inputs that differ by less than this are the same batch.
 _SAME_BATCH = 1.05
 
@@ -24,10 +27,14 @@ def difference_findings(rows: Sequence[RankRow], policy: RanksPolicy) -> list[Fi
     known = [row for row in rows if not row.over and row.peak.value and row.holding.looks and row.completed]
     groups = stages(known, policy)
     found: list[Finding] = []
-    if len(groups) > 1 and _are_stages(groups):
-        found.append(_stages_finding(groups))
+    # A few ranks that are like none of several large groups are no stage either.
+    parts = [group for group in groups if len(group) * _FEW >= max(map(len, groups))]
+    if len(parts) > 1 and _are_stages(parts):
+        found.append(_stages_finding(parts))
+        found += _of_no_stage([group for group in groups if group not in parts], parts)
     elif len(groups) > 1:
-        found += _odd_models(groups)
+        usual = max(groups, key=len)
+        found += _odd_models([group for group in groups if group is not usual], usual)
     for group in groups:
         found += _unlike(group, policy)
     return found
@@ -59,7 +66,7 @@ def _are_stages(groups: Sequence[Sequence[RankRow]]) -> bool:
     A single rank that is unlike all others, more than two of which are alike, is no stage.
     """
     counts = {group[0].holding.parameters for group in groups}
-    if len(counts) < len(groups):
+    if len(counts) < len(groups) and counts != {None}:
         return False
     sizes = sorted(map(len, groups))
     return not (len(sizes) == 2 and sizes[0] == 1 and sizes[1] > 2)
@@ -76,18 +83,14 @@ def _stages_finding(groups: Sequence[Sequence[RankRow]]) -> Finding:
     return Finding("stages", "unknown", numbers, text)
 
 
-def _odd_models(groups: Sequence[Sequence[RankRow]]) -> list[Finding]:
-    usual = max(groups, key=len)[0]
+def _odd_models(odd: Sequence[Sequence[RankRow]], usual: Sequence[RankRow]) -> list[Finding]:
     found = []
-    for group in groups:
-        row = group[0]
-        if row is usual:
-            continue
-        own, others = row.holding, usual.holding
+    for group in odd:
+        own, others = group[0].holding, usual[0].holding
         text = f"parameters {units.size(own.parameter_bytes)} against {units.size(others.parameter_bytes)}"
         if own.dtypes != others.dtypes:
             text += f"; {', '.join(own.dtypes) or 'no dtype'} against {', '.join(others.dtypes) or 'no dtype'}"
-        elif own.parameters != others.parameters:
+        elif own.parameters is not None and own.parameters != others.parameters:
             text += f"; {own.parameters:,} of them against {others.parameters or 0:,}"
         numbers = tuple(each.rank for each in group)
         verb = "holds" if len(numbers) == 1 else "hold"
@@ -95,22 +98,46 @@ def _odd_models(groups: Sequence[Sequence[RankRow]]) -> list[Finding]:
     return found
 
 
+def _of_no_stage(odd: Sequence[Sequence[RankRow]], parts: Sequence[Sequence[RankRow]]) -> list[Finding]:
+    """Of ranks that hold what no stage does: a stage is mostly a run of neighbours, so they are set beside those."""
+    found = []
+    for row in (row for group in odd for row in group):
+        beside = min(parts, key=lambda part: min(abs(each.rank - row.rank) for each in part))
+        more = _peak(row) - int(statistics.median(map(_peak, beside)))
+        text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} at its peak than the stage of its neighbours"
+        text += f": parameters {units.size(row.holding.parameter_bytes)} against "
+        text += units.size(beside[0].holding.parameter_bytes)
+        found.append(Finding("memory", "warning", (row.rank,), f"{ranks([row.rank])} holds {text}"))
+    return _together(found)
+
+
 def _unlike(group: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
     """Ranks of one part whose peak is not the others'; of two, the larger."""
     if len(group) < 2:
         return []
     found = []
+    peaks = sorted(map(_peak, group))
     for row in group:
-        others = [other for other in group if other is not row]
-        median = int(statistics.median(_peak(other) for other in others))
+        median = _median_without(peaks, _peak(row))
         more = _peak(row) - median
         if abs(more) < max(policy.unlike_bytes, policy.unlike_share * median) or (len(group) == 2 and more < 0):
             continue
         # Where half of them are unlike the other half, the ones that hold more are told.
         if more < 0 and sum(_peak(other) < _peak(row) * (1 + policy.unlike_share) for other in group) * 2 >= len(group):
             continue
-        found.append(_unlike_finding(row, others, more))
+        found.append(_unlike_finding(row, [other for other in group if other is not row], more))
     return _together(found)
+
+
+def _median_without(values: Sequence[int], one: int) -> int:
+    """The median of sorted values but for this one of them."""
+    left = len(values) - 1
+    place = bisect.bisect_left(values, one)
+
+    def at(number: int) -> int:
+        return values[number if number < place else number + 1]
+
+    return at(left // 2) if left % 2 else (at(left // 2 - 1) + at(left // 2)) // 2
 
 
 def _unlike_finding(row: RankRow, others: Sequence[RankRow], more: int) -> Finding:

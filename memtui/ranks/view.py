@@ -19,9 +19,10 @@ from .policy import DEFAULT, RanksPolicy
 from .row import RankRow, build_row
 from .stepping import Slowest, slowest, stepping_findings
 
-Order = Literal["rank", "headroom", "skew"]
-ORDERS: tuple[Order, ...] = ("rank", "headroom", "skew")
-_URGENCY = {"bad": 0, "warning": 1, "unknown": 2, "good": 3}
+Order = Literal["rank", "headroom", "skew", "outliers"]
+ORDERS: tuple[Order, ...] = ("rank", "headroom", "skew", "outliers")
+#: What comes first of what was found.
+URGENCY = {"bad": 0, "warning": 1, "unknown": 2, "good": 3}
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,31 @@ class RanksView:
     now_ns: int
 
     def ordered(self, order: Order) -> tuple[RankRow, ...]:
-        """By rank, by headroom (least first), or by how far from the median its peak is (most first)."""
+        """By rank, by headroom (least first), by how far from the median its peak is (most first), or those first that
+        were found to be wrong, the worst of them at the top.
+        """
         if order == "headroom":
             return tuple(sorted(self.rows, key=lambda row: (row.over, _or_last(row.headroom.value), row.rank)))
         if order == "skew":
             middle = _median(self.rows)
             return tuple(sorted(self.rows, key=lambda row: (row.over, -abs((row.peak.value or 0) - middle), row.rank)))
+        if order == "outliers":
+            worst: dict[int, int] = {}
+            for finding in self.findings:
+                for rank in finding.ranks if finding.level in ("bad", "warning") else ():
+                    worst[rank] = min(worst.get(rank, 2), URGENCY[finding.level])
+            return tuple(
+                sorted(
+                    self.rows,
+                    key=lambda row: (
+                        worst.get(row.rank, 2),
+                        row.over,
+                        URGENCY[row.level],
+                        _or_last(row.headroom.value),
+                        row.rank,
+                    ),
+                )
+            )
         return self.rows
 
 
@@ -68,7 +88,7 @@ def build_ranks(
         *difference_findings(rows, policy),
         *restart_findings(current, past),
     ]
-    found.sort(key=lambda finding: _URGENCY[finding.level])
+    found.sort(key=lambda finding: URGENCY[finding.level])
     worlds = [row.world_size for row in rows if row.world_size is not None]
     world = max(worlds, default=None)
     return RanksView(
@@ -78,7 +98,7 @@ def build_ranks(
         rows=rows,
         past=tuple(build_row(member, now_ns, policy.looks) for member in past),
         findings=tuple(found),
-        summary=_summary(rows, world, slowest(rows, policy), policy),
+        summary=summary_of(rows, world, slowest(rows, policy), policy),
         facts=_facts(rows),
         now_ns=now_ns,
     )
@@ -89,7 +109,7 @@ def _program(members: list[Member]) -> str:
     return "" if told is None else command(told.argv)
 
 
-def _summary(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[Slowest], policy: RanksPolicy) -> str:
+def summary_of(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[Slowest], policy: RanksPolicy) -> str:
     """ "fullest rank 5, 97 % · skew 9.8 GiB · steps 1,201 to 1,203 · slowest rank 5, +41 ms a step"."""
     living = [row for row in rows if not row.over]
     parts = [f"{len(living)} of {len(rows)} ranks live"] if len(living) < len(rows) else []

@@ -157,3 +157,13 @@ class ShapeForecast:
     basis: str = ""
     own_error_percent: Optional[float] = None  # of the largest recorded step's peak, foretold by the others
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class ToldForecast:
+    """A device's predicted peak as somebody else has told it, who knows more of the process than is here; bytes."""
+
+    allocated_bytes: int
+    device_bytes: Optional[int] = None
+    headroom_bytes: Optional[int] = None
+    source: str = ""
