@@ -17,6 +17,7 @@ from .selector import Selector, one_of
 GAUGES = (
     *("allocated_bytes", "reserved_bytes", "allowed_bytes", "inactive_split_bytes", "allocated_peak_bytes"),
     *("allocated_window_peak_bytes", "process_device_bytes", "predicted_peak_device_bytes", "capacity_bytes"),
+    *("predicted_peak_allocated_bytes", "alloc_retries_total"),
     *("headroom_bytes", "frame_timestamp_seconds", "step_since_timestamp_seconds", "steps_total", "ooms_total"),
     *("leak_bytes_per_step", "steps_left"),
 )

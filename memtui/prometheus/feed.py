@@ -19,7 +19,8 @@ from .client import Client
 from .collect import Key, Place
 from .errors import Refused
 from .fleet import Course, Fleet
-from .history import RankHistory
+from .history import NOTE, RankHistory
+from .moments import devices_of, moment_now
 from .selector import Selector
 from .watcher import Heard, Wanted, Watcher
 
@@ -104,6 +105,8 @@ class FleetFeed:
             if not self.trouble:
                 self.trouble_since_s = time.time()
             self.trouble = heard.trouble
+            if self._wanted.opened is not None and not self.replay:
+                self._session.set_connection("lost", self.trouble_text())
         elif heard.fleet is not None:
             self.trouble, self.fleet, self.tracks = "", heard.fleet, heard.tracks
             self._heard_at = time.monotonic()
@@ -120,6 +123,7 @@ class FleetFeed:
         if history is None or history.key != self._wanted.opened:
             return
         history.add(heard.moments)
+        self._tell_age(history)
         self._session = history.session_at(self.now_ns()) if self.replay else history.whole
         look, key = heard.fleet.look if heard.fleet is not None else None, history.key
         target = None if look is None else look.targets.get(Place(key.job, key.instance))
@@ -127,6 +131,13 @@ class FleetFeed:
             self._session.set_connection("connected")
         else:
             self._session.set_connection("lost", f"{key.instance} is not scraped any more: nothing newer is known")
+
+    def _tell_age(self, history: RankHistory) -> None:
+        """Of when the newest figures are, and how often there are some."""
+        every = 0.0 if self.fleet is None else self.fleet.look.interval_s
+        often = f", one every {every:.0f} s" if every >= 1 else ""
+        clock = time.strftime("%H:%M:%S", time.localtime(history.last_s))
+        history.whole.notice("prometheus", f"figures of {clock} from Prometheus{often}: {NOTE}")
 
     # What is known
 
@@ -214,12 +225,18 @@ class FleetFeed:
         key = next((key for key, each in self._members.items() if each is member), None)
         if key is None or key == self._wanted.opened:
             return
-        self._history, self._session = None, Session(member.pid)
-        self._session.set_connection("none", "its past is being fetched from Prometheus")
+        self._history, self._session = None, self._known_now(key)
         now_s, at_s = time.time(), self._wanted.at_s
         around_s = now_s if at_s is None else at_s
         end_s = min(now_s, around_s + self._since_s)
         self._want(replace(self._wanted, opened=key, start_s=around_s - self._since_s, end_s=end_s))
+
+    def _known_now(self, key: Key) -> Session:
+        """What is known of a rank before its past has been fetched."""
+        if self.fleet is None:
+            return self._nothing
+        look = self.fleet.look
+        return RankHistory(key, devices_of(look, key), moment_now(look, key)).whole
 
     def close_rank(self) -> None:
         """Back to all of them."""

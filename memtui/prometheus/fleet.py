@@ -118,8 +118,7 @@ def _view(
     world = max((row.world_size for row in rows if row.world_size is not None), default=None)
     heard = tuple(row for row in rows if row.state not in UNHEARD)
     summary = summary_of(heard, None, slowest(heard, DEFAULT), DEFAULT)
-    unheard = len(rows) - len(heard)
-    parts = [f"{unheard:,} of {len(rows):,} ranks not heard of"] if unheard else []
+    parts = []
     if world is not None and world > len(rows) == len(run.members):
         parts.append(f"{len(rows):,} of {world:,} ranks are here")
     return RanksView(

@@ -16,22 +16,25 @@ from .selector import Selector, equal, one_of
 MOST_MOMENTS = 900
 #: A copy of the session is kept after so many moments.
 _APART = 24
+#: What there is not.
+NOTE = "no tensors, segments or recorded steps, and no texts of events"
 
 
 class RankHistory:
     """What a server holds of one rank between two instants."""
 
-    def __init__(self, key: Key, info: Sequence[Mapping[str, str]], moments: Iterable[Moment], note: str) -> None:
+    def __init__(self, key: Key, info: Sequence[Mapping[str, str]], moments: Iterable[Moment]) -> None:
         self.key = key
         hello = hello_of(key, info, {})
         self.whole = Session(hello.pid)
         self.whole.apply(hello, 0)
         self.whole.set_connection("connected")
-        self.whole.notice("prometheus", note)
+        self.whole.notice("prometheus", f"from Prometheus: {NOTE}")
         self._moments: list[Moment] = []
         self._times: list[int] = []
         self._marks = [(0, self.whole.snapshot())]  # how many moments are in each copy
-        self.add(moments)
+        if not self.add(moments):
+            self.whole.set_connection("none", "Prometheus has no figures of it from this time")
 
     def add(self, moments: Iterable[Moment]) -> bool:
         """Goes on with these; True where any of them is new."""

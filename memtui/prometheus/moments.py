@@ -13,7 +13,7 @@ from memtui.session.session import Session
 from memtui.wire.frames import PHASES, PROTOCOL, Classification, Device, DeviceFrame, Event, Frame, Hello
 
 from .client import Track
-from .collect import STATES, Key
+from .collect import STATES, Key, Look
 from .rows import end_text, host_of, whole
 
 #: Counters that tell of something that happened, and what that is called.
@@ -120,6 +120,39 @@ def moments_of(tracks: Sequence[Track], uuids: Mapping[str, str], first: int = 1
             time_ns = max(time_ns, found[-1].time_ns + 1)
         found.append(_moment(figures, time_ns, first + len(found), uuids, counted, end))
     return found
+
+
+def moment_now(look: Look, key: Key) -> list[Moment]:
+    """The newest scrape alone, as far as a look at all ranks knows of it; empty of one that has gone."""
+    rank = look.ranks.get(key)
+    if rank is None:
+        return []
+    at = look.time_s
+    tracks = [
+        Track({"__name__": f"memtui_{name}", "device": device}, [(at, value)])
+        for device, held in rank.devices.items()
+        for name, value in held.figures.items()
+    ]
+    tracks += [
+        Track({"__name__": "memtui_category_bytes", "device": device, "category": category}, [(at, float(value))])
+        for device, held in rank.devices.items()
+        for category, value in (held.categories or {}).items()
+    ]
+    for metric, label in STATES.items():
+        tracks.append(Track({"__name__": metric, label: getattr(rank, label)}, [(at, 1.0)]))
+    uuids = {device: held.uuid for device, held in rank.devices.items()}
+    for uuid in uuids.values():
+        for name, value in look.devices.get((key.job, key.instance, uuid), {}).items():
+            tracks.append(Track({"__name__": f"memtui_device_{name}", "device_uuid": uuid}, [(at, value)]))
+    return moments_of(tracks, uuids)
+
+
+def devices_of(look: Look, key: Key) -> list[dict[str, str]]:
+    """The labels that say who a rank is, once for each of its devices."""
+    known, rank = dict(look.info.get(key, {})), look.ranks.get(key)
+    if rank is None:
+        return [known] if known else []
+    return [{**known, "device": device, "device_uuid": held.uuid} for device, held in rank.devices.items()]
 
 
 def _by_time(tracks: Sequence[Track]) -> dict[float, _Figures]:

@@ -14,7 +14,7 @@ from .collect import Collector, Key, Look
 from .errors import Interrupted, PrometheusError
 from .fleet import Fleet, fleet_of
 from .history import MOST_MOMENTS, RankHistory, rank_tracks
-from .moments import Moment, moments_of
+from .moments import Moment, devices_of, moments_of
 from .selector import Selector, one_of
 
 #: Between two looks at a server that is scraped more often than this.
@@ -25,7 +25,6 @@ SHARE = 0.25
 _SETTLE_S = 0.15
 #: The longest pause between two tries at a server that does not answer.
 _PATIENCE_S = 15.0
-_NOTE = "from Prometheus, a figure each scrape: no tensors, segments or recorded steps, and no texts of events"
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,8 @@ class Watcher:
         return found
 
     def _with_history(self, heard: Heard, key: Key, look: Look) -> Heard:
-        wanted, rank = heard.wanted, look.ranks.get(key)
-        known = dict(look.info.get(key, {}))
-        if rank is None:
-            uuids = {known.get("device", ""): known.get("device_uuid", "")}
-            info = [known] if known else []
-        else:
-            uuids = {device: each.uuid for device, each in rank.devices.items()}
-            info = [{**known, "device": device, "device_uuid": uuid} for device, uuid in uuids.items()]
+        wanted, info = heard.wanted, devices_of(look, key)
+        uuids = {each.get("device", ""): each.get("device_uuid", "") for each in info}
         start_s, end_s = wanted.start_s, look.time_s if wanted.at_s is None else wanted.end_s
         before = self._history
         if before is not None and before[0] == key and before[1] == start_s and wanted.at_s is None:
@@ -160,7 +153,7 @@ class Watcher:
         step = max(1.0, self._collector.interval_s, (end_s - start_s) / MOST_MOMENTS)
         tracks = self._tracks(key, uuids, start_s, end_s, step)
         self._history = key, start_s, end_s
-        return replace(heard, history=RankHistory(key, info, moments_of(tracks, uuids), _NOTE))
+        return replace(heard, history=RankHistory(key, info, moments_of(tracks, uuids)))
 
     def _tracks(self, key: Key, uuids: dict[str, str], start_s: float, end_s: float, step_s: float) -> Sequence[Track]:
         return rank_tracks(self._client, key, uuids.values(), start_s, end_s, step_s)

@@ -53,18 +53,14 @@ class RanksView:
             for finding in self.findings:
                 for rank in finding.ranks if finding.level in ("bad", "warning") else ():
                     worst[rank] = min(worst.get(rank, 2), URGENCY[finding.level])
-            return tuple(
-                sorted(
-                    self.rows,
-                    key=lambda row: (
-                        worst.get(row.rank, 2),
-                        row.over,
-                        URGENCY[row.level],
-                        _or_last(row.headroom.value),
-                        row.rank,
-                    ),
-                )
-            )
+
+            def place(row: RankRow) -> tuple[int, bool, int, int, int]:
+                urgency = min(URGENCY[row.level], 2)
+                # Those with which all is well stay in their places.
+                room = _or_last(row.headroom.value) if row.rank in worst or urgency < 2 else 0
+                return worst.get(row.rank, 2), row.over, urgency, room, row.rank
+
+            return tuple(sorted(self.rows, key=place))
         return self.rows
 
 

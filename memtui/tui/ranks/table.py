@@ -89,7 +89,7 @@ class RanksTable(Lines):
 
     def _table(self, shown: Sequence[RankRow], width: int, height: int) -> list[Row]:
         tall = self.card_height(height)
-        divided = layout(width, self.rows, chart=tall == 1)
+        divided = layout(width, self.rows, chart=tall == 1, device=self._device_width(width))
         unit = unit_of(self.rows)
         tracks: list[list[Sample]] = []
         cells = divided.chart if tall == 1 else width - _MARGIN - 2
@@ -117,8 +117,18 @@ class RanksTable(Lines):
         line = Line().add(label.rjust(_MARGIN - 1) + " ", roles.DIM)
         return line.add_cells(chart.text, chart.roles).row(_MARGIN + len(chart.text))
 
+    def _device_width(self, width: int) -> int:
+        """Cells of the column of devices; 0 is as wide as their names."""
+        return 0
+
+    def _device_head(self, width: int) -> str:
+        return "device"
+
+    def _device_text(self, row: RankRow, width: int) -> str:
+        return row.device
+
     def _head(self, divided: Layout, unit: str, top: int, width: int) -> Row:
-        line = Line().add("  rank " + "device".ljust(divided.device), roles.DIM)
+        line = Line().add("  rank " + self._device_head(divided.device).ljust(divided.device), roles.DIM)
         line.add(f"used {unit}".rjust(USED.width + 6)[-USED.width - 6 :], roles.DIM).add("  ", roles.DIM)
         total = max((row.total.value or 0 for row in self.rows), default=0)
         scale = f"{units.size(total)}" if total else ""
@@ -153,7 +163,11 @@ class RanksTable(Lines):
         line = Line()
         self._add_name(line, row, place)
         line.add(
-            " " + clip(look.text(row.device), divided.device, look.glyphs.ellipsis).ljust(divided.device), roles.TEXT
+            " "
+            + clip(look.text(self._device_text(row, divided.device)), divided.device, look.glyphs.ellipsis).ljust(
+                divided.device
+            ),
+            roles.TEXT,
         )
         quiet = roles.DIM if row.over else roles.TEXT
         line.add(look.text(number(row.used, unit)).rjust(USED.width), quiet)
@@ -241,7 +255,7 @@ class RanksTable(Lines):
 
     def _lines_of(self, shown: Sequence[RankRow], width: int, unit: str) -> tuple[Callable[[int], Row], Row]:
         """Lines of the table, beside each other."""
-        divided = layout(width, self.rows)
+        divided = layout(width, self.rows, device=self._device_width(width))
         tracks = [self._track(row, divided.chart) for row in shown]
         top = spark.highest(tracks)
 

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from memtui.analysis.view import View
 from memtui.session.session import Session
 from memtui.tui.exhausted import Exhausted
-from memtui.tui.feed import BuildView, ExitText, RanksFeed
+from memtui.tui.feed import BuildView, ExitText, RanksFeed, absent
 from memtui.tui.look import Look
 
 from .monitor import MonitorScreen
@@ -53,10 +53,17 @@ class RankScreen(MonitorScreen):
         if self.timeline.paused_ns is not None:
             self.action_pause()
         self.exhausted = Exhausted(self.feed, self.status.say)
+        self._tell_replay()
         if self.feed.replay:
             self.show_recording()
         self.refresh_view()
         self.action_tab(tab)
+
+    def _tell_replay(self) -> None:
+        """One feed may show now and the past by turns."""
+        replay = self.feed.replay
+        self.keys.replay = self.header.replay = self.chart.input.recorded = replay
+        self.chart.input.end_label = "end" if replay else "now"
 
     def program_ended(self, status: Optional[ExitText]) -> None:
         """The launcher's status is no rank's."""
@@ -76,6 +83,8 @@ class RankScreen(MonitorScreen):
         """Shows one of the tabs, or all ranks."""
         if name == _TAB:
             cast("MemtuiApp", self.app).show_ranks()
+        elif name == "output" and absent(self.feed, "output"):
+            self.say(absent(self.feed, "output"))
         else:
             super().action_tab(name)
 
