@@ -152,6 +152,7 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     from memtui.sources.program import ProgramError
     from memtui.sources.program_replay import replay_to
 
+    from .exhausted import tell_kept
     from .ownline import OwnLines
     from .run import end_of, open_log, tell_failure
 
@@ -183,7 +184,9 @@ def _show_end(program: ProgramState, options: argparse.Namespace) -> int:
     if not options.quiet:
         # Nobody else writes there: where the output ended is known.
         unfinished = last_words[-1:] not in (b"", b"\n")
-        OwnLines(sys.stdout, shared=unfinished).say(f"memtui: {end_text(end)}")
+        lines = OwnLines(sys.stdout, shared=unfinished)
+        lines.say(f"memtui: {end_text(end)}")
+        tell_kept(pid, program.start.started_at, lines)
     return status.shell_code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import shutil
 import sys
 from dataclasses import asdict
@@ -50,6 +51,8 @@ def _read(name: Optional[str], progress: Progress) -> list[Found]:
     try:
         if piped:
             found = find_messages(_standard_input(), progress.add)
+        elif pathlib.Path(str(name)).is_char_device():
+            raise CommandError(f"{shown} is a device, not a text: name a file, or pipe the text in")
         else:
             with open(str(name), "rb") as stream:
                 found = find_messages(stream, progress.add)

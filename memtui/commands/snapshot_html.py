@@ -23,6 +23,9 @@ def write_html(snapshot: str, out: str, available_bytes: int) -> None:
 
     Torch reads pickles without a check, so that of this program comes first, with the bound on memory.
     """
+    folder = os.path.dirname(os.path.abspath(out))
+    if not os.path.isdir(folder):
+        raise CommandError(f"cannot write {out}: there is no folder {folder}")
     viewer = _viewer()
     load(snapshot, available_bytes)
     with _plain(snapshot) as plain:

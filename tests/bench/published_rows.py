@@ -259,7 +259,7 @@ def _bert(row: dict[str, Any]) -> Any:
     shaped = step != "weights loaded" and "--checkpointed" not in arguments
     return {
         "series": "BERT-large",
-        "run": Run("bert.py", arguments, "16160MiB", "7.0", context="1343MiB"),
+        "run": Run("bert.py", arguments, "16160MiB", "7.0", context="1343MiB", multiprocessors=80),
         "figure": "loaded" if step == "weights loaded" else "device",
         "nearest": "2.1.0",
         "driver": True,
@@ -293,8 +293,9 @@ def _sharded(row: dict[str, Any]) -> Any:
         "figure": _POINTS[config["step"]],
         "torch": "2.11.0",
         "shape": Shape(3_406_809_600, 32, 2560, 32, 512, 2) if peak else None,
-        "cause": "its program is not published; with sharding less is held than parameters and gradients take in fresh "
-        "blocks; not explained: an unsharded run before it in the process does not",
+        "cause": "its program is not published: parameters and gradients are 25.383 GiB, and what is held beyond them "
+        "is the rest of blocks that are not split, 118 MiB there: how many gradients come to lie in blocks that "
+        "activations have left hangs on the order of its tensors",
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,20 @@ def test_a_file_is_kept_and_opened(tmp_path: pathlib.Path, killed: bool) -> None
     late = memtui(tmp_path, "attach", "--headless", "--pid", str(pid))
     assert late.returncode != 0
     assert f"memtui open {path}" in late.stderr
+
+
+def test_it_is_told_of_where_a_program_has_ended_in_the_background(tmp_path: pathlib.Path) -> None:
+    """GIVEN a program that runs out of memory after its viewer has left, THEN who comes back is told why, and where."""
+    script = f"sleep 2; exec {sys.executable} {PROGRAM} --killed full"
+    left = memtui(tmp_path, "run", "--headless", "--frames", "1", "--", "sh", "-c", script)
+    assert left.returncode == 0, left.stderr
+    [pid] = map(int, re.findall(r"attach --pid (\d+)", left.stderr))
+    programs.wait_for(lambda: kept_files(tmp_path), what="the kept file", seconds=100)
+    programs.wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the program's end")
+    shown = memtui(tmp_path, "attach", "--headless", "--pid", str(pid))
+    assert shown.returncode == 128 + signal.SIGKILL
+    assert "full: 300.00 MiB were asked for" in shown.stdout
+    assert f"memtui open {kept_files(tmp_path)[0]}" in shown.stdout
 
 
 def test_few_files_are_kept(tmp_path: pathlib.Path) -> None:

@@ -94,6 +94,7 @@ def test_files_that_cannot_be_read_are_one_line(answer: Any, tmp_path: pathlib.P
     binary = tmp_path / "a\x1b[2J.bin"
     binary.write_bytes(os.urandom(50_000))
     for name, words in (
+        ("/dev/zero", "is a device, not a text"),
         (str(tmp_path / "absent"), "No such file"),
         (str(tmp_path), "Is a directory"),
         (str(binary), "no out-of-memory message"),

@@ -132,6 +132,7 @@ def test_nothing_in_a_snapshot_acts_on_the_terminal(tmp_path: pathlib.Path, caps
         ("--diff gone.pickle", 1, "cannot read gone.pickle: No such file"),
         ("--diff peak --csv", 2, "--diff is printed as a table or with --json"),
         ("--html out.html --at 3", 2, "--html is of the whole snapshot"),
+        ("--html /nowhere/out.html", 1, "cannot write /nowhere/out.html: there is no folder /nowhere"),
         ("--stacks train.pickle", 1, "train.pickle is the snapshot itself: name another file to write"),
         ("--stacks /nowhere/out", 1, "cannot write /nowhere/out: No such file or directory"),
     ],
