@@ -35,6 +35,7 @@ class FleetFeed:
 
     program = None
     label = ""
+    usual_span_s = 600  # of a rank's chart: a scrape is not a frame
     driver: Optional[DriverReading] = None
 
     def __init__(

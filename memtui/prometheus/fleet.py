@@ -9,7 +9,7 @@ from typing import Literal, Optional
 
 from memtui.analysis import units
 from memtui.analysis.text import clean
-from memtui.ranks.differences import stages
+from memtui.ranks.differences import stages, whole_stages
 from memtui.ranks.finding import Finding
 from memtui.ranks.policy import DEFAULT
 from memtui.ranks.row import RankRow
@@ -78,7 +78,7 @@ class Fleet:
             for name, rows in _divided(each, by):
                 numbers = {row.rank for row in rows}
                 own = tuple(finding for finding in each.view.findings if numbers.intersection(finding.ranks))
-                label = name if by == "run" or len(chosen) == 1 else f"{each.run.name} · {name}"
+                label = name if by == "run" or len(chosen) == 1 else f"{each.run.name} · {name}".rstrip(" ·")
                 found.append(Group(label, each.run.key, tuple(rows), own))
         return tuple(sorted(found, key=lambda group: (group.urgency, group.name)))
 
@@ -117,8 +117,10 @@ def _view(
     numbers = {row.rank for row in rows}
     world = max((row.world_size for row in rows if row.world_size is not None), default=None)
     heard = tuple(row for row in rows if row.state not in UNHEARD)
-    summary = summary_of(heard, None, slowest(heard, DEFAULT), DEFAULT)
-    parts = []
+    living = tuple(row for row in heard if not row.over)
+    summary = summary_of(living, None, slowest(living, DEFAULT), DEFAULT)
+    alive = sum(not row.over and row.state != "lost" for row in rows)
+    parts = [f"{alive:,} of {len(rows):,} ranks live"] if alive < len(rows) else []
     if world is not None and world > len(rows) == len(run.members):
         parts.append(f"{len(rows):,} of {world:,} ranks are here")
     return RanksView(
@@ -150,9 +152,7 @@ def _divided(course: Course, by: Grouping) -> Iterable[tuple[str, list[RankRow]]
 def _stages(rows: list[RankRow]) -> list[tuple[str, list[RankRow]]]:
     """Ranks that hold the same part of the model, in the order of their first rank; the rest together."""
     known = [row for row in rows if row.holding.parameter_bytes is not None]
-    parts = stages(known, DEFAULT)
-    most = max(map(len, parts), default=0)
-    whole = [part for part in parts if len(part) * 8 >= most]
+    whole, _ = whole_stages(stages(known, DEFAULT))
     if len(whole) < 2:
         return [("", rows)]
     named = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
 
-from memtui.session.session import Session
+from memtui.session.session import SERIES_KEYS, Session
 
 from .client import Client, Track
 from .collect import Key
@@ -16,6 +16,7 @@ from .selector import Selector, equal, one_of
 MOST_MOMENTS = 900
 #: A copy of the session is kept after so many moments.
 _APART = 24
+_LOOKED_AT = 256
 #: What there is not.
 NOTE = "no tensors, segments or recorded steps, and no texts of events"
 
@@ -47,7 +48,21 @@ class RankHistory:
             self._times.append(moment.time_ns)
             if len(self._moments) % _APART == 0:
                 self._marks.append((len(self._moments), self.whole.snapshot()))
-        return len(self._moments) > before
+        if len(self._moments) == before:
+            return False
+        self._tell_distance()
+        return True
+
+    def _tell_distance(self) -> None:
+        """How far most of the newest moments are apart."""
+        times = self._times[-_LOOKED_AT:]
+        gaps = sorted(after - before for before, after in zip(times, times[1:]))
+        apart_ns = gaps[len(gaps) * 3 // 4] if gaps else 0
+        for device in self.whole.devices:
+            for key in SERIES_KEYS:
+                series = self.whole.series(device.device, key)
+                if series is not None:
+                    series.apart_ns = apart_ns
 
     @property
     def count(self) -> int:

@@ -18,6 +18,8 @@ from .words import kinds, ranks
 _COMPARED = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "inputs", "communication")
 #: A group with so many times fewer ranks than the largest one is no part of the model of its own.
 _FEW = 8
+#: So many ranks on each side are a rank's neighbours.
+_NEAR = 4
 #: Inputs that differ by less than this are the same batch.
 _SAME_BATCH = 1.05
 
@@ -27,11 +29,11 @@ def difference_findings(rows: Sequence[RankRow], policy: RanksPolicy) -> list[Fi
     known = [row for row in rows if not row.over and row.peak.value and row.holding.looks and row.completed]
     groups = stages(known, policy)
     found: list[Finding] = []
-    # A few ranks that are like none of several large groups are no stage either.
-    parts = [group for group in groups if len(group) * _FEW >= max(map(len, groups))]
+    parts, strays = whole_stages(groups)
     if len(parts) > 1 and _are_stages(parts):
         found.append(_stages_finding(parts))
-        found += _of_no_stage([group for group in groups if group not in parts], parts)
+        found += _of_no_stage(strays, parts)
+        groups = parts
     elif len(groups) > 1:
         usual = max(groups, key=len)
         found += _odd_models([group for group in groups if group is not usual], usual)
@@ -51,6 +53,28 @@ def stages(rows: Sequence[RankRow], policy: RanksPolicy) -> list[list[RankRow]]:
         else:
             groups.append([row])
     return groups
+
+
+def whole_stages(groups: Sequence[list[RankRow]]) -> tuple[list[list[RankRow]], list[RankRow]]:
+    """The groups that can be stages, and the ranks of none: a few that are like no large group, and one in the midst
+    of another stage's ranks, whose amount it has no more than by chance.
+    """
+    most = max(map(len, groups), default=0)
+    parts = [group for group in groups if len(group) * _FEW >= most]
+    strays = [row for group in groups if len(group) * _FEW < most for row in group]
+    if len(parts) < 2:
+        return parts, strays
+    ordered = sorted((row.rank, place, row) for place, part in enumerate(parts) for row in part)
+    lost = set()
+    for number, (rank, place, _) in enumerate(ordered):
+        around = {
+            beside for _, beside, _ in (*ordered[max(0, number - _NEAR) : number], *ordered[number + 1 :][:_NEAR])
+        }
+        if len(around) == 1 and place not in around and len(parts[around.pop()]) > 2 * _NEAR - 1:
+            lost.add(rank)
+    strays += [row for part in parts for row in part if row.rank in lost]
+    kept = [[row for row in part if row.rank not in lost] for part in parts]
+    return [part for part in kept if part], sorted(strays, key=lambda row: row.rank)
 
 
 def _same_part(one: RankRow, other: RankRow, policy: RanksPolicy) -> bool:
@@ -98,10 +122,10 @@ def _odd_models(odd: Sequence[Sequence[RankRow]], usual: Sequence[RankRow]) -> l
     return found
 
 
-def _of_no_stage(odd: Sequence[Sequence[RankRow]], parts: Sequence[Sequence[RankRow]]) -> list[Finding]:
+def _of_no_stage(strays: Sequence[RankRow], parts: Sequence[Sequence[RankRow]]) -> list[Finding]:
     """Of ranks that hold what no stage does: a stage is mostly a run of neighbours, so they are set beside those."""
     found = []
-    for row in (row for group in odd for row in group):
+    for row in strays:
         beside = min(parts, key=lambda part: min(abs(each.rank - row.rank) for each in part))
         more = _peak(row) - int(statistics.median(map(_peak, beside)))
         text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} at its peak than the stage of its neighbours"
@@ -144,7 +168,8 @@ def _unlike_finding(row: RankRow, others: Sequence[RankRow], more: int) -> Findi
     batch = _batch(row, others)
     category, by = _main_difference(row, others, [key for key in _COMPARED if key != "inputs" or not batch])
     text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} than the others at its peak"
-    if category:
+    # One that explains little of it says nothing.
+    if category and abs(row.holding.of(category) - by) * 5 >= abs(more):
         text += f": {kinds(category)} {units.size(row.holding.of(category))} against {units.size(by)}"
     key = "batches" if batch else "memory"
     return Finding(key, "warning", (row.rank,), f"{ranks([row.rank])} holds {text}{batch}")

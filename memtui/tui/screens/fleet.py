@@ -133,7 +133,8 @@ class FleetScreen(RanksScreen):
             return course.view
         names = [(row.rank, row.life) for row in group.rows]
         view = part_of(course, names)
-        return replace(view, program=f"{view.program} · {group.name}")
+        named = group.name if group.name.startswith(view.program) else f"{view.program} · {group.name}"
+        return replace(view, program=named)
 
     def _runs_view(self) -> RanksView:
         """All runs in one: who, and what is wrong in any of them."""
