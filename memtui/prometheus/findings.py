@@ -68,7 +68,7 @@ def _gone(rows: Sequence[RankRow], named: Sequence[Named]) -> list[Finding]:
 
 def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[Finding]:
     over = [(row, each) for row, each in zip(rows, named) if row.over]
-    living = len(rows) - len(over)
+    living = sum(not row.over and row.state != "lost" for row in rows)
     by_outcome: dict[str, list[RankRow]] = defaultdict(list)
     for row, each in over:
         by_outcome[look.ranks[each.key].outcome].append(row)

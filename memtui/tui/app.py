@@ -204,6 +204,8 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             return
         if self.overview is None:
             self.overview = self._overview_of(feed)
+            # Else it is taken apart when a rank is opened, and a screen that was is never drawn again.
+            self.install_screen(self.overview, "ranks")
         self.overview.set_look(self.look)
         if self.screen is self.monitor:
             self.push_screen(self.overview)
