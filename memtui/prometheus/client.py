@@ -163,6 +163,8 @@ class Client:
             answer = connection.getresponse()
             limit = self._most_bytes if answer.status == 200 else _MOST_WORDS
             found = answer.status, self._read(answer, limit)
+            if self._closed.is_set() or time.monotonic() >= end:
+                raise TimeoutError  # a connection that was cut short may look like a whole answer
         except (OSError, http.client.HTTPException) as error:
             self._drop()
             if self._closed.is_set():

@@ -288,5 +288,6 @@ class FleetFeed:
         if not self.trouble:
             return ""
         clock = time.strftime("%H:%M:%S", time.localtime(self.trouble_since_s))
-        age = units.duration(int((time.time() - self.trouble_since_s) * 1e9) // _SECOND_NS * _SECOND_NS)
+        seconds = int(time.time() - self.trouble_since_s)
+        age = f"{seconds} s" if seconds < 60 else units.duration(seconds * _SECOND_NS)
         return clean(f"since {clock} ({age}) the figures stand still: {self.trouble}", 300)

@@ -64,13 +64,12 @@ def whole_stages(groups: Sequence[list[RankRow]]) -> tuple[list[list[RankRow]], 
     strays = [row for group in groups if len(group) * _FEW < most for row in group]
     if len(parts) < 2:
         return parts, strays
-    ordered = sorted((row.rank, place, row) for place, part in enumerate(parts) for row in part)
+    ordered = sorted((row.rank, place) for place, part in enumerate(parts) for row in part)
     lost = set()
-    for number, (rank, place, _) in enumerate(ordered):
-        around = {
-            beside for _, beside, _ in (*ordered[max(0, number - _NEAR) : number], *ordered[number + 1 :][:_NEAR])
-        }
-        if len(around) == 1 and place not in around and len(parts[around.pop()]) > 2 * _NEAR - 1:
+    for number, (rank, place) in enumerate(ordered):
+        before, after = ordered[max(0, number - _NEAR) : number], ordered[number + 1 : number + 1 + _NEAR]
+        around = {beside for _, beside in (*before, *after)}
+        if before and after and len(around) == 1 and place not in around and len(parts[around.pop()]) > _NEAR:
             lost.add(rank)
     strays += [row for part in parts for row in part if row.rank in lost]
     kept = [[row for row in part if row.rank not in lost] for part in parts]

@@ -65,7 +65,8 @@ class GroupsTable(Lines):
 
     def _head(self, name: int, strip: int, unit: str, wide: bool, width: int) -> Row:
         line = Line().add("    " + self.by.ljust(name) + "  ranks  ", roles.DIM)
-        line.add(shorten("how full each is", strip).ljust(strip) + "fullest".rjust(9), roles.DIM)
+        label = "how full each is" if strip >= len("how full each is") else "how full"
+        line.add(label.ljust(strip) + "fullest".rjust(9), roles.DIM)
         if wide:
             line.add(f"peak {unit}".rjust(16), roles.DIM)
         line.add(f"room {unit}".rjust(9) if wide else "room".rjust(9), roles.DIM)
