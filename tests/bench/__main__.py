@@ -20,6 +20,7 @@ NAMES = (
     "children",
     "viewer",
     "ranks",
+    "watch",
     "printing",
     "memory",
     "looks",
