@@ -26,7 +26,10 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "record", "open", "report", "demo", "plan", "estimate", "explain", "watch")
+_COMMANDS = (
+    *("run", "attach", "ps", "record", "open", "report", "demo", "plan", "estimate", "explain"),
+    *("serve", "watch"),
+)
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 #: How the file of `run --report` ends: what else follows it is the program.
@@ -182,10 +185,8 @@ def _aside(options: argparse.Namespace) -> int:
         from memtui.commands.plan import plan
 
         return plan(options)
-    if options.command == "watch":
-        from memtui.commands.watch import watch
-
-        return watch(options)
+    if options.command in ("serve", "watch"):
+        return _many_hosts(options)
     if options.command == "explain":
         from memtui.commands.explain import run_explain
 
@@ -197,6 +198,17 @@ def _aside(options: argparse.Namespace) -> int:
     from memtui.commands.estimate import run_estimate
 
     return run_estimate(options)
+
+
+def _many_hosts(options: argparse.Namespace) -> int:
+    """The two ends of a Prometheus server."""
+    if options.command == "serve":
+        from memtui.commands.serve import serve
+
+        return serve(options)
+    from memtui.commands.watch import watch
+
+    return watch(options)
 
 
 def _give_up_output() -> None:
@@ -265,7 +277,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
 
         add_record_options(record)
     _open(commands)
-    _report(commands)
+    report = commands.add_parser("report", help="one page about a training's memory, from its log")
+    if command == "report":
+        from memtui.commands.report_options import add_options as add_report_options
+
+        add_report_options(report)
     demo = commands.add_parser(
         "demo", help="train a small GPT and watch it", description="Trains a small GPT on what this machine has."
     )
@@ -296,6 +312,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
 
         add_options(estimate)
     _explain(commands)
+    serve = commands.add_parser("serve", help="expose this machine's trainings and GPUs for Prometheus")
+    if command == "serve":
+        from memtui.commands.serve_options import add_options as add_serve_options
+
+        add_serve_options(serve)
     watch = commands.add_parser("watch", help="watch the ranks that a Prometheus server knows of")
     if command == "watch":
         from memtui.commands.watch_options import add_options as add_watch_options
@@ -348,25 +369,6 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form.add_argument("--html", metavar="OUT", type=a_file, help="write torch's own web view; needs torch")
 
 
-def _report(commands: argparse._SubParsersAction[_Parser]) -> None:
-    report = commands.add_parser(
-        "report",
-        help="one page about a training's memory, from its log",
-        description="Answers from a log that --log has written: the model, what was in memory after its creation and "
-        "after the first forward, backward and optimizer step, the peak of a step and what it is made of, reserved "
-        "against allocated, PyTorch against the driver, what was never exercised, forecast against actual, and what to "
-        "do. What the log does not tell is said to be unknown, with what would tell it.",
-    )
-    report.add_argument("file", metavar="FILE", type=a_file, help="a log")
-    form = report.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="as Markdown")
-    form.add_argument("--json", action="store_true", help="as JSON")
-    report.add_argument("--device", type=_device, metavar="D", help="this device alone: cuda:0, host")
-    report.add_argument(
-        "-o", dest="out", type=a_file, metavar="OUT", help="write it there; OUT.md is Markdown, OUT.json JSON"
-    )
-
-
 def _exact_peaks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exact-peaks",
@@ -397,7 +399,7 @@ def watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
         said = "write every frame to FILE, a line of JSON each; of several ranks, a file for each, which FILE names"
         parser.add_argument("--log", type=a_file, metavar="FILE", help=said)
     parser.add_argument("--quiet", action="store_true", help="with --headless: no lines")
-    parser.add_argument("--device", type=_device, metavar="D", help="the device to show first: cuda:0, host")
+    parser.add_argument("--device", type=a_device, metavar="D", help="the device to show first: cuda:0, host")
     parser.add_argument(
         "--rate",
         type=_rate,
@@ -473,7 +475,8 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _device(text: str) -> str:
+def a_device(text: str) -> str:
+    """An option's value, as torch names it."""
     if not _DEVICE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no device: write cuda:0, or host")
     return text

@@ -47,7 +47,7 @@ class _Viewer:
         self.connection, self.pid = connection, pid
         self.events = selectors.EVENT_READ  # that are waited for
         self.splitter = codec.Splitter()
-        self.greeted = False
+        self.greeted = self.passive = False
         self.lost_frames = 0
         self._head = b""  # partly sent
         self._past: deque[bytes] = deque()  # hello, history, events: all of it, or the viewer goes
@@ -134,13 +134,14 @@ class Server:
 
     @property
     def viewers(self) -> int:
-        """How many have said hello."""
-        return sum(viewer.greeted for viewer in self._viewers.values())
+        """How many have said hello, and have somebody who looks at them."""
+        return sum(viewer.greeted and not viewer.passive for viewer in self._viewers.values())
 
     @property
     def viewer_pids(self) -> frozenset[int]:
-        """The processes of those that have said hello, where the system tells them."""
-        return frozenset(viewer.pid for viewer in self._viewers.values() if viewer.greeted and viewer.pid)
+        """The processes of the same, where the system tells them."""
+        watching = (viewer for viewer in self._viewers.values() if viewer.greeted and not viewer.passive)
+        return frozenset(viewer.pid for viewer in watching if viewer.pid)
 
     @property
     def waiting(self) -> bool:
@@ -254,7 +255,7 @@ class Server:
         elif request.name == "hello":
             for message in filter(self._fits, self._greeting(request.history)):
                 viewer.put(message)
-            viewer.greeted = True
+            viewer.greeted, viewer.passive = True, request.passive
         else:
             self._requested(request, viewer)
 

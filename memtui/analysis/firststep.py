@@ -103,6 +103,12 @@ def _run(told: BackwardGraph, device: str, held_bytes: int, processor: Optional[
         return None
 
 
+def forget_graphs() -> None:
+    """Lets go of the graphs of passes that were run through, which may be some megabytes each."""
+    _run.cache_clear()
+    _slack.cache_clear()
+
+
 def slack_bytes(session: Session, device: str, first: FirstStep, *, gradients_stay: bool = False) -> int:
     """By how much blocks exceed what was asked for at later peaks, beyond what they do before the first backward.
 

@@ -79,7 +79,9 @@ class RankLook:
     def main(self) -> tuple[str, DeviceLook]:
         """The device with most memory reserved, a GPU before the host, as in the other overviews."""
         return max(
-            self.devices.items(), key=lambda each: (each[0] != "host", each[1].figures.get("reserved_bytes", 0.0))
+            self.devices.items(),
+            key=lambda each: (each[0] != "host", each[1].figures.get("reserved_bytes", 0.0)),
+            default=("", DeviceLook()),  # of one that has never sent a frame
         )
 
 
@@ -129,11 +131,12 @@ class Collector:
         names = "|".join(GAUGES)
         for sample in client.query(selector.of_ranks(f"~memtui_(?:{names})"), at_s):
             _take(ranks, sample)
+        states = "|".join(name[len("memtui_") :] for name in STATES)
+        known_s = at_s if at_s is not None else client.time_s
+        for sample in client.query(f"{selector.of_ranks(f'~memtui_(?:{states})')} == 1", known_s):
+            _take_state(ranks, sample)
         now_s = at_s if at_s is not None else client.time_s if client.time_s is not None else time.time()
         if ranks:
-            states = "|".join(name[len("memtui_") :] for name in STATES)
-            for sample in client.query(f"{selector.of_ranks(f'~memtui_(?:{states})')} == 1", now_s):
-                _take_state(ranks, sample)
             window = f"{max(_STEP_WINDOW_S, 4 * self.interval_s):.0f}s"
             for name in ("last_step_seconds", "forward_seconds"):
                 for sample in client.query(f"avg_over_time({selector.of_ranks(f'memtui_{name}')}[{window}])", now_s):
@@ -160,7 +163,7 @@ class Collector:
         told: dict[Key, dict[str, str]] = {}
         asked = f"last_over_time({self.selector.of_ranks('memtui_rank_info')}[{REMEMBERED}])"
         for sample in self.client.query(asked, now_s):
-            told.setdefault(_key(sample.labels), sample.labels)
+            told.setdefault(key_of(sample.labels), sample.labels)
         self._info = told
 
     def _divide(self, ranks: Mapping[Key, RankLook], now_s: float, shown: list[Key]) -> None:
@@ -184,7 +187,7 @@ class Collector:
         for labels, value in self.client.query(asked, now_s):
             category = labels.get("category", "")
             if category in _KNOWN and abs(value) < _LARGEST:
-                found.setdefault((_key(labels), labels.get("device", "")), {})[category] = int(value)
+                found.setdefault((key_of(labels), labels.get("device", "")), {})[category] = int(value)
         return found
 
     def runs(self) -> list[str]:
@@ -227,7 +230,8 @@ class Collector:
         return found
 
 
-def _key(labels: Mapping[str, str]) -> Key:
+def key_of(labels: Mapping[str, str]) -> Key:
+    """Which rank a series is of."""
     get = labels.get
     return Key(get("run", ""), get("rank", ""), get("pid", ""), get("job", ""), get("instance", ""))
 
@@ -238,7 +242,7 @@ def _place(labels: Mapping[str, str]) -> Place:
 
 def _take(ranks: dict[Key, RankLook], sample: Sample) -> None:
     labels = sample.labels
-    rank = ranks.setdefault(_key(labels), RankLook())
+    rank = ranks.setdefault(key_of(labels), RankLook())
     name = labels.get("device", "")
     device = rank.devices.get(name)
     if device is None:
@@ -246,13 +250,13 @@ def _take(ranks: dict[Key, RankLook], sample: Sample) -> None:
     device.figures[labels.get("__name__", "").removeprefix("memtui_")] = sample.value
 
 
-def _take_state(ranks: Mapping[Key, RankLook], sample: Sample) -> None:
-    rank = ranks.get(_key(sample.labels))
+def _take_state(ranks: dict[Key, RankLook], sample: Sample) -> None:
+    rank = ranks.setdefault(key_of(sample.labels), RankLook())
     label = STATES.get(sample.labels.get("__name__", ""))
-    if rank is not None and label is not None:
+    if label is not None:
         setattr(rank, label, sample.labels.get(label, ""))
 
 
 def _device_of(ranks: Mapping[Key, RankLook], labels: Mapping[str, str]) -> Optional[DeviceLook]:
-    rank = ranks.get(_key(labels))
+    rank = ranks.get(key_of(labels))
     return None if rank is None else rank.devices.get(labels.get("device", ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from memtui.analysis.text import clean
@@ -116,8 +116,12 @@ def moments_of(tracks: Sequence[Track], uuids: Mapping[str, str], first: int = 1
         end = figures.states.get("outcome", "")
         if not figures.devices or (found and time_ns <= found[-1].time_ns and not (end and not found[-1].end)):
             continue
-        if found:
-            time_ns = max(time_ns, found[-1].time_ns + 1)
+        if found and time_ns <= found[-1].time_ns:
+            # It has ended, and holds nothing any more: its last figures are those of before.
+            last = found[-1].frame
+            frame = replace(last, sequence=first + len(found), time_ns=last.time_ns + 1)
+            found.append(Moment(frame, events=_events(figures, frame, counted), end=end))
+            continue
         found.append(_moment(figures, time_ns, first + len(found), uuids, counted, end))
     return found
 
@@ -192,7 +196,7 @@ def _moment(
     step = _whole(any_device, "steps_total") or 0
     phase = known.states.get("phase", "")
     phase = phase if phase in PHASES else ""
-    devices, forecasts, events = [], {}, []
+    devices, forecasts = [], {}
     for device, figures in known.devices.items():
         devices.append(_device_frame(device, figures, known.categories.get(device), phase, step))
         predicted = _whole(figures, "predicted_peak_allocated_bytes")
@@ -203,14 +207,6 @@ def _moment(
                 _whole(figures, "headroom_bytes"),
                 source=_SOURCE,
             )
-        for counter, name in _HAPPENED.items():
-            count = figures.get(counter)
-            before = counted.get((device, counter))
-            if count is not None:
-                counted[device, counter] = count
-                if before is not None and count > before:
-                    text = _TEXTS[name].format(count=int(count))
-                    events.append(Event(name, time_ns, step, phase, device, {}, text))
     since, lasted = any_device.get("step_since_timestamp_seconds"), any_device.get("last_step_seconds")
     frame = Frame(
         sequence=sequence,
@@ -230,7 +226,21 @@ def _moment(
         resident, capacity = _whole(figures, "resident_bytes"), _whole(figures, "capacity_bytes")
         host = HostReading(time_ns, True, rss_bytes=resident, total_bytes=capacity)
     driver = DriverReading(time_ns, tuple(readings)) if readings else None
-    return Moment(frame, driver, host, forecasts, tuple(events), end)
+    return Moment(frame, driver, host, forecasts, _events(known, frame, counted), end)
+
+
+def _events(known: _Figures, frame: Frame, counted: dict[tuple[str, str], float]) -> tuple[Event, ...]:
+    """What has happened since the scrape before, as counters tell; `counted` has what they were then."""
+    found = []
+    for device, figures in known.devices.items():
+        for counter, name in _HAPPENED.items():
+            count, before = figures.get(counter), counted.get((device, counter))
+            if count is not None:
+                counted[device, counter] = count
+                if before is not None and count > before:
+                    text = _TEXTS[name].format(count=int(count))
+                    found.append(Event(name, frame.time_ns, frame.step, frame.phase, device, {}, text))
+    return tuple(found)
 
 
 def _device_frame(

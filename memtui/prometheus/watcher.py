@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
 from .client import Client, Track
-from .collect import Collector, Key, Look
+from .collect import Collector, Key, Look, key_of
 from .errors import Interrupted, PrometheusError
 from .fleet import Fleet, fleet_of
 from .history import MOST_MOMENTS, RankHistory, rank_tracks
@@ -131,8 +131,7 @@ class Watcher:
         asked = self._selector.of_ranks("memtui_allocated_bytes", *matchers)
         found: dict[Key, list[tuple[float, float]]] = {}
         for labels, points in self._client.query_range(asked, now_s - wanted.span_s, now_s, step):
-            get = labels.get
-            key = Key(get("run", ""), get("rank", ""), get("pid", ""), get("job", ""), get("instance", ""))
+            key = key_of(labels)
             # Of several devices the one that holds most.
             if key not in found or sum(value for _, value in points) > sum(value for _, value in found[key]):
                 found[key] = points

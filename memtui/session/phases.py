@@ -39,7 +39,8 @@ def follows(before: Frame, frame: Frame) -> bool:
 class PhaseHistory:
     """Phase changes in order; `append` is O(1), `window` O(columns x log changes)."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = CHANGES_KEPT) -> None:
+        self._kept = kept
         self._times: array[int] = array("q")
         self._codes: array[int] = array("b")
         self.end_ns: int | None = None
@@ -60,9 +61,9 @@ class PhaseHistory:
     def _change(self, since_ns: int, code: int) -> None:
         self._times.append(max(since_ns, self._times[-1] + 1) if self._times else since_ns)
         self._codes.append(code)
-        if len(self._times) >= CHANGES_KEPT + CHANGES_KEPT // 4:
-            del self._times[: CHANGES_KEPT // 4]
-            del self._codes[: CHANGES_KEPT // 4]
+        if len(self._times) >= self._kept + self._kept // 4:
+            del self._times[: self._kept // 4]
+            del self._codes[: self._kept // 4]
 
     def at(self, time_ns: int) -> str | None:
         """The phase at `time_ns`; None before the first and after the last that is known."""

@@ -30,11 +30,11 @@ from .events import insert
 from .firststep import FirstStep
 from .floors import Floor, Floors
 from .fragments import Fragments
-from .history import Series
+from .history import CAPACITY, Series
 from .phasepeaks import PhasePeak, PhasePeaks
-from .phases import PhaseHistory, follows
+from .phases import CHANGES_KEPT, PhaseHistory, follows
 from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep, ToldForecast
-from .steps import Step, StepHistory, StepPeak
+from .steps import STEPS_KEPT, Step, StepHistory, StepPeak
 from .trials import Trials
 
 #: Events kept; the agent keeps fewer.
@@ -89,9 +89,12 @@ class Paired:
 
 
 class Session:
-    """One process over time: fed by the sources, read by the analysis. Not thread-safe: one event loop owns it."""
+    """One process over time: fed by the sources, read by the analysis. Not thread-safe: one event loop owns it.
 
-    def __init__(self, pid: Optional[int] = None) -> None:
+    `depth` bounds how much is kept of each history, for who shows the present alone.
+    """
+
+    def __init__(self, pid: Optional[int] = None, *, depth: int = CAPACITY) -> None:
         self.pid = pid
         self.revision = 0
         self.hello: Optional[Hello] = None
@@ -103,10 +106,11 @@ class Session:
         self.end: Optional[End] = None
         self.connection: Connection = "none"
         self.connection_text = ""
-        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._depth = depth
+        self.events: deque[Event] = deque(maxlen=min(EVENTS_KEPT, depth))
         self._events_by_name: dict[str, deque[Event]] = {}
-        self.steps = StepHistory()
-        self.phases = PhaseHistory()
+        self.steps = StepHistory(min(STEPS_KEPT, depth))
+        self.phases = PhaseHistory(CHANGES_KEPT if depth == CAPACITY else depth)
         self.notices: dict[str, str] = {}  # by what gave them, so that each can take its own back
         self.program = ""  # what was asked to run, until the agent or the host says what does run
         self._tick_step_ns: Optional[int] = None  # when the step began that went on at the last frame without boundary
@@ -209,7 +213,7 @@ class Session:
         if device.classification is not None:
             measured_ns = frame.time_ns - device.classification.age_ns
             self._classifications[name] = (device.classification, measured_ns)
-            looks = self._looks.setdefault(name, deque(maxlen=LOOKS_KEPT))
+            looks = self._looks.setdefault(name, deque(maxlen=min(LOOKS_KEPT, self._depth)))
             if not looks or measured_ns > looks[-1][1] + SAME_LOOK_NS:
                 looks.append((device.classification, measured_ns))
             if device.classification.categories.get("optimizer_state", 0) > 0:
@@ -474,7 +478,7 @@ class Session:
             return
         series = self._series.get((device, key))
         if series is None:
-            series = self._series[device, key] = Series()
+            series = self._series[device, key] = Series(self._depth)
         series.append(time_ns, value, high)
 
     def _name_of(self, reading: DeviceReading) -> str:

@@ -51,13 +51,13 @@ class Step:
 class StepHistory:
     """The last steps, the highest peak ever, and the highest of the steps with optimizer state in memory."""
 
-    def __init__(self) -> None:
-        self.recent: deque[Step] = deque(maxlen=STEPS_KEPT)
+    def __init__(self, kept: int = STEPS_KEPT) -> None:
+        self.recent: deque[Step] = deque(maxlen=kept)
         self.first: Step | None = None
         self._highest: dict[str, StepPeak] = {}
         self._steady: dict[str, StepPeak] = {}
         self._state_since_ns: int | None = None
-        self._short: deque[tuple[int | None, StepPeak]] = deque(maxlen=STEPS_KEPT)
+        self._short: deque[tuple[int | None, StepPeak]] = deque(maxlen=kept)
 
     def add(self, step: Step) -> None:
         """Adds a completed step; O(devices). One that is known already is told better now."""

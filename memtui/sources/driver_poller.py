@@ -21,6 +21,7 @@ _ABSENT_PERIOD_SECONDS = 5.0
 class DriverPoller:
     """Calls `received` on the event loop with each reading for process `pid()` and the devices `uuids()` (None: all).
 
+    With `thrift` it does so that many times more rarely, at that much less cost.
     NVML is loaded in the thread, after the first paint: its start can take a second.
     """
 
@@ -29,8 +30,10 @@ class DriverPoller:
         pid: Callable[[], Optional[int]],
         uuids: Callable[[], Optional[tuple[str, ...]]],
         received: Callable[[DriverReading], None],
+        thrift: int = 1,
     ) -> None:
         self._pid, self._uuids, self._received = pid, uuids, received
+        self._thrift = thrift
         self._stop = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
@@ -62,8 +65,8 @@ class DriverPoller:
                 loop.call_soon_threadsafe(self._deliver, reading)
             except RuntimeError:
                 break  # the loop is closed
-            least = _PERIOD_SECONDS if reading.devices else _ABSENT_PERIOD_SECONDS
-            pause = min(max(least, _COST_FACTOR * cost), _LONGEST_PERIOD_SECONDS)
+            least = _PERIOD_SECONDS * self._thrift if reading.devices else _ABSENT_PERIOD_SECONDS
+            pause = min(max(least, _COST_FACTOR * self._thrift * cost), max(least, _LONGEST_PERIOD_SECONDS))
         source.close()
 
     def _deliver(self, reading: DriverReading) -> None:

@@ -456,6 +456,7 @@ class Request:
     name: str
     protocol: int = PROTOCOL
     history: bool = True  # of "hello": whether the past is wanted
+    passive: bool = False  # of "hello": nobody looks at what is sent, so that it counts as if nobody watched
     steps: int = 1
     stacks: bool = False
 

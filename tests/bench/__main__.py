@@ -21,6 +21,7 @@ NAMES = (
     "viewer",
     "ranks",
     "watch",
+    "serve",
     "printing",
     "memory",
     "looks",

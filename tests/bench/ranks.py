@@ -37,7 +37,7 @@ def bench() -> Iterator[Line]:
         yield Line("frames of each recorded rank", f"{rate:.1f} a second")
         for count, bar in ((8, 0.12), (64, 0.30)):
             yield from _streams(runtime, recording, count, bar)
-    with surroundings.runtime_folder() as runtime, _eight(runtime) as pid:
+    with surroundings.runtime_folder() as runtime, eight(runtime) as pid:
         yield from _watched("8 real ranks of DDP", runtime, pid, 0.12)
 
 
@@ -101,7 +101,7 @@ def record(runtime: pathlib.Path, pid: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 @contextlib.contextmanager
-def _eight(runtime: pathlib.Path) -> Iterator[int]:
+def eight(runtime: pathlib.Path) -> Iterator[int]:
     from memtui.agent import environment as with_agent
     from memtui.virtual_gpu import environment, profile_of
 

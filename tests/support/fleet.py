@@ -26,7 +26,16 @@ RUN = "pretrain-70b"
 _DEVICE_NAME = "NVIDIA H100 80GB HBM3"
 _STATES = ("live", "silent", "stopped", "ended")
 _OUTCOMES = ("ok", "exception", "oom", "killed", "silent")
-_EVENTS = ("oom", "alloc_retry", "new_peak", "optimizer_state_appeared", "discovery", "agent_error", "other")
+_EVENTS = (
+    "oom",
+    "alloc_retry",
+    "new_peak",
+    "optimizer_state_appeared",
+    "discovery",
+    "recorded",
+    "agent_error",
+    "other",
+)
 
 #: A family's name without "memtui_", its type, its label beside those of a rank, and the label's values.
 _FAMILIES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -53,6 +62,12 @@ _FAMILIES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("ends_total", "counter", "outcome", _OUTCOMES),
 )
 _ABSENT_WITHOUT_LEAK = ("leak_bytes_per_step", "steps_left")
+#: What is exposed of a rank that has ended: it holds nothing any more.
+_OF_ENDED = (
+    *(f"{name}_peak_bytes" for name in ("allocated", "reserved", "allocated_window", "last_step")),
+    *("last_step_seconds", "forward_seconds", "frame_timestamp_seconds", "state"),
+    *(name for name, kind, _, _ in _FAMILIES if kind == "counter"),
+)
 _DEVICE_FAMILIES = ("total", "used", "free", "reserved", "other")
 
 
@@ -63,38 +78,47 @@ class Host:
         self.name = f"node-{number:03d}"
         self.ranks = ranks
         self.target = Target(f"127.0.0.1:{port}", {"instance": f"{self.name}:9464"}, f"/{number}/metrics")
-        self._columns: list[tuple[int, str]] = []
-        self._template = self._lines({}, comments=True)
-        self._past = ""
+        self._scraped = {"job": "memtui", **self.target.labels}
+        #: By whether it is the past, and by the ranks that have ended: the text, and whose figure is at each place.
+        self._templates: dict[tuple[bool, frozenset[int]], tuple[str, list[tuple[int, str]]]] = {}
 
     def exposition(self, now: float) -> str:
         """In Prometheus's text format."""
-        return self._template % self._values(now)
+        return self._filled(now, past=False)
 
     def past(self, now: float) -> str:
         """The samples of an instant as a Prometheus that has scraped them would keep them, in OpenMetrics."""
-        self._past = self._past or self._lines({"job": "memtui", **self.target.labels}, comments=False)
-        text = self._past % self._values(now) + f"up{{{_labels({'job': 'memtui', **self.target.labels})}}} 1\n"
+        text = self._filled(now, past=True) + f"up{{{_labels(self._scraped)}}} 1\n"
         return text.replace("\n", f" {now:.3f}\n")
 
-    def _values(self, now: float) -> tuple[float, ...]:
+    def _filled(self, now: float, *, past: bool) -> str:
+        key = past, frozenset(rank.rank for rank in self.ranks if rank.has_ended(now))
+        if key not in self._templates:
+            self._templates[key] = self._lines(self._scraped if past else {}, key[1], comments=not past)
+        template, columns = self._templates[key]
+        return template % self._values(now, columns)
+
+    def _values(self, now: float, columns: list[tuple[int, str]]) -> tuple[float, ...]:
         figures = [rank.figures(now) for rank in self.ranks]
-        for each in figures:
+        for rank, each in zip(self.ranks, figures):
+            used = 0 if rank.has_ended(now) else each["process_device_bytes"]
             each["device_total_bytes"] = CAPACITY_BYTES
             each["device_other_bytes"] = 0
             each["device_reserved_bytes"] = 0
-            each["device_used_bytes"] = each["process_device_bytes"]
-            each["device_free_bytes"] = CAPACITY_BYTES - each["process_device_bytes"]
+            each["device_used_bytes"] = used
+            each["device_free_bytes"] = CAPACITY_BYTES - used
             each["serve_agents"] = len(self.ranks)
         # Somebody's notebook has a context on the first device.
         figures[0]["device_other_bytes"] = other = 300 << 20
         figures[0]["device_used_bytes"] += other
         figures[0]["device_free_bytes"] -= other
-        return tuple([figures[number].get(key, 0) for number, key in self._columns])
+        return tuple([figures[number].get(key, 0) for number, key in columns])
 
-    def _lines(self, more: dict[str, str], comments: bool) -> str:
-        """The text with a place for each number; notes down in `_columns` which these are."""
-        self._columns = []
+    def _lines(
+        self, more: dict[str, str], ended: frozenset[int], *, comments: bool
+    ) -> tuple[str, list[tuple[int, str]]]:
+        """The text with a place for each number, and which these are."""
+        columns: list[tuple[int, str]] = []
         lines: list[str] = []
 
         def family(name: str, kind: str) -> None:
@@ -103,10 +127,14 @@ class Host:
 
         def line(name: str, labels: dict[str, str], number: int, key: str) -> None:
             lines.append(f"memtui_{name}{{{_labels({**labels, **more})}}} %s\n")
-            self._columns.append((number, key))
+            columns.append((number, key))
 
         for name, kind, label, values in _FAMILIES:
-            has_it = [rank for rank in self.ranks if name not in _ABSENT_WITHOUT_LEAK or _leaks(rank)]
+            has_it = [
+                rank
+                for rank in self.ranks
+                if (name not in _ABSENT_WITHOUT_LEAK or _leaks(rank)) and (rank.rank not in ended or name in _OF_ENDED)
+            ]
             if has_it:
                 family(name, kind)
             for rank in has_it:
@@ -132,7 +160,7 @@ class Host:
                 lines.append(f"memtui_{name}{{{_labels({**labels, **more})}}} 1\n")
             else:
                 line(name, labels, 0, name)
-        return "".join(lines)
+        return "".join(lines), columns
 
     def _info(self, rank: Rank) -> dict[str, str]:
         return {

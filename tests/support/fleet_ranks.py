@@ -137,12 +137,13 @@ class Rank:
     def _sized(self, recorded_bytes: int) -> int:
         return recorded_bytes // _SMALLEST_BYTES * self._units
 
-    def _has_ended(self, now: float) -> bool:
+    def has_ended(self, now: float) -> bool:
+        """Whether its process is over."""
         return self.rank == self.planted.exhausted and now > self.silent_at
 
     def state(self, now: float) -> str:
         """One of the states that an exposition knows."""
-        if self._has_ended(now):
+        if self.has_ended(now):
             return "ended"
         silent = self.rank == self.planted.silent and now > self.silent_at + _SILENT_AFTER_S
         return "silent" if silent else "live"
@@ -176,7 +177,7 @@ class Rank:
             "frame_timestamp_seconds": seen,
             "resident_bytes": 3 * GIB + self.rank * 4096,
             "steps_total": steps,
-            "ooms_total": int(self._has_ended(now)),
+            "ooms_total": int(self.has_ended(now)),
             "alloc_retries_total": steps // self.course.steps if full else 0,
             "lost_frames_total": 0,
         }
@@ -185,7 +186,7 @@ class Rank:
         figures[f"state|{self.state(now)}"] = 1
         figures["events_total|alloc_retry"] = figures["alloc_retries_total"]
         figures["events_total|new_peak"] = 3
-        if self._has_ended(now):
+        if self.has_ended(now):
             figures["ends_total|oom"] = figures["events_total|oom"] = 1
         if self.rank == self.planted.leaking:
             figures |= {"leak_bytes_per_step": 24 << 20, "steps_left": (CAPACITY_BYTES - predicted) // (24 << 20)}

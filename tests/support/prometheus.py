@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import math
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -85,6 +87,16 @@ class Client:
         """Until so many targets are up and what they say can be queried."""
         wait_until(lambda: self.healthy() >= targets, f"{targets} targets that are up")
         wait_until(lambda: self.query("sum(up)") and self.query("sum(up)")[0].value >= targets, "series")
+
+    def wait_evaluated(self) -> None:
+        """Until every group of rules has been evaluated once more, of what is there now."""
+        now = time.time()
+        wait_until(lambda: all(when > now for when in self._evaluations()), "the rules")
+
+    def _evaluations(self) -> list[float]:
+        said = [group["lastEvaluation"] for group in self.get("rules")["groups"]]
+        plain = [re.sub(r"\.\d+", "", text).replace("Z", "+00:00") for text in said]
+        return [datetime.datetime.fromisoformat(text).timestamp() for text in plain]
 
 
 def _samples(data: Any) -> list[Sample]:

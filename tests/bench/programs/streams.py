@@ -36,14 +36,17 @@ class Rank:
 
     def __init__(self, rank: int, count: int, folder: pathlib.Path, hello: dict[str, Any]) -> None:
         environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
-        self.process = subprocess.Popen(["/bin/sleep", "100000"], env=environment)
+        self.listener = socket.socket(socket.AF_UNIX)
+
+        def listen() -> None:  # in the rank itself, whose pid whoever connects is told
+            self.listener.bind(str(folder / f"agent-{os.getpid()}.sock"))
+            self.listener.listen()
+
+        self.process = subprocess.Popen(["/bin/sleep", "100000"], env=environment, preexec_fn=listen)  # noqa: PLW1509
         uuid = f"GPU-00000000-0000-4000-8000-{rank:012d}"
         devices = [{**device, "uuid": uuid} for device in hello["devices"]]
         numbers = {"rank": rank, "local_rank": rank, "world_size": count, "pid": self.process.pid}
         self.greeting = {**hello, **numbers, "devices": devices, "time_ns": time.monotonic_ns()}
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(folder / f"agent-{self.process.pid}.sock"))
-        self.listener.listen()
         self.viewers: list[socket.socket] = []
         self.met_s = 0.0
 
@@ -115,4 +118,4 @@ def main(recording: pathlib.Path, folder: pathlib.Path, count: int, odd: int) ->
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int((sys.argv[4:] or "-1")[0]))
+    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int((sys.argv[4:] or ["-1"])[0]))
