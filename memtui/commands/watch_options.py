@@ -51,7 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "seen: --password-file, or MEMTUI_PROMETHEUS_PASSWORD",
     )
     access.add_argument(
-        "--password-file", type=a_file, metavar="FILE", help="a file of one line that only you may read"
+        "--password-file",
+        type=a_file,
+        metavar="FILE",
+        help="a file only you may read: the password, or USER:PASSWORD",
     )
     access.add_argument("--ca", type=a_file, metavar="FILE", help="certificates to check an https server by")
     watching(parser, log=False)

@@ -35,7 +35,8 @@ def parse_address(url: str, user: str = "", password_file: str = "") -> Address:
     """The server of "http://prometheus:9090", or of a URL with a path or credentials in it; raises ValueError.
 
     `user` is a name, or a name and a password with a colon between. A password that is in neither is looked for in the
-    file, which nobody else may read, and then in MEMTUI_PROMETHEUS_PASSWORD.
+    file, which nobody else may read, and then in MEMTUI_PROMETHEUS_PASSWORD. Without a user the file has both: one line
+    USER:PASSWORD.
     """
     if any(character.isspace() or not character.isprintable() for character in url):
         raise ValueError("the URL of the server has a space or a control character in it")
@@ -71,14 +72,15 @@ def _authorization(parts: SplitResult, user: str, password_file: str) -> Optiona
         name, password = unquote(parts.username), unquote(parts.password or "")
         colon = ":" if parts.password is not None else ""
     if password_file:
-        password, colon = _read(password_file), ":"
+        line = _read(password_file)
+        # As for memtui serve, where there is nobody but the file to say the name.
+        name, password = (name, line) if name else (line.partition(":")[0], line.partition(":")[2])
+        colon = ":"
     elif name and not colon:
         password = os.environ.get(PASSWORD_VARIABLE, "")
         if not password:
             raise ValueError(f"there is no password of {name}: --password-file FILE, or {PASSWORD_VARIABLE}")
     if not name:
-        if password_file:
-            raise ValueError("--password-file needs --user NAME")
         return None
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode("ascii")
 

@@ -36,6 +36,8 @@ _MOST_WITHIN = "5m"
 _KNOWN = frozenset(CATEGORIES)
 _LARGEST = 1 << 62
 _MOST_RANKS = 8_192
+#: So many targets at once are asked for when they were up.
+_MOST_DOWN = 64
 #: Times between scrapes that are kept, and the longest that is one.
 _INTERVALS, _LONGEST_INTERVAL_S = 16, 600.0
 
@@ -90,6 +92,7 @@ class Target(NamedTuple):
 
     up: bool
     scraped_s: float
+    seen_s: Optional[float] = None  # of one that is not up, when it was last, as far as that is remembered
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Collector:
         self._told_s = self._most_s = -1e9  # of the server's time, when these were asked for last
         self._most: dict[tuple[Key, str], dict[str, int]] = {}
         self._targets_before: dict[Place, Target] = {}
+        self._seen: dict[Place, Optional[float]] = {}
         self._intervals: deque[float] = deque(maxlen=_INTERVALS)
 
     @property
@@ -206,6 +210,9 @@ class Collector:
         for sample in self.client.query(chosen, now_s):
             place = _place(sample.labels)
             found[place] = Target(sample.value > 0, scraped.get(place, now_s))
+        self._tell_seen({place for place, target in found.items() if not target.up}, now_s)
+        for place, seen_s in self._seen.items():
+            found[place] = found[place]._replace(seen_s=seen_s)
         for place, target in found.items():
             before = self._targets_before.get(place)
             # One is missed now and then: the least that was seen is the interval.
@@ -214,6 +221,19 @@ class Collector:
                 break
         self._targets_before = found
         return found
+
+    def _tell_seen(self, down: set[Place], now_s: float) -> None:
+        """When targets that are not up were up last: asked for once, when they are first found so."""
+        new = sorted(down - self._seen.keys())[:_MOST_DOWN]
+        self._seen = {place: seen_s for place, seen_s in self._seen.items() if place in down}
+        if not new:
+            return
+        jobs, instances = {place.job for place in new}, {place.instance for place in new}
+        chosen = Selector().of_ranks("up", one_of("job", jobs), one_of("instance", instances))
+        self._seen.update(dict.fromkeys(new))
+        for labels, value in self.client.query(f"max_over_time(timestamp({chosen} == 1)[{REMEMBERED}:15s])", now_s):
+            if _place(labels) in self._seen:
+                self._seen[_place(labels)] = value
 
     def _devices(self, places: set[Place], now_s: float) -> dict[tuple[str, str, str], dict[str, float]]:
         matchers = [one_of("job", sorted({place.job for place in places}))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -98,7 +99,8 @@ class FleetFeed:
         # On the watcher's thread; the loop may have ended.
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._take, heard)
+            with contextlib.suppress(RuntimeError):  # it ends just now
+                loop.call_soon_threadsafe(self._take, heard)
 
     def _take(self, heard: Heard) -> None:
         self.revision += 1

@@ -32,7 +32,7 @@ def findings_of(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> 
     policy = replace(DEFAULT, silent_ns=_NEVER)
     heard = [row for row in rows if row.state not in UNHEARD]
     found = [
-        *_gone(rows, named),
+        *_gone(rows, named, look),
         *_ended(rows, named, look),
         *_silent(rows),
         *stepping_findings(heard, policy),
@@ -45,7 +45,7 @@ def findings_of(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> 
     return tuple(sorted(found, key=lambda finding: URGENCY[finding.level]))
 
 
-def _gone(rows: Sequence[RankRow], named: Sequence[Named]) -> list[Finding]:
+def _gone(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[Finding]:
     by_target: dict[str, list[int]] = defaultdict(list)
     for row, each in zip(rows, named):
         if row.state == "lost":
@@ -59,11 +59,22 @@ def _gone(rows: Sequence[RankRow], named: Sequence[Named]) -> list[Finding]:
             "gone",
             "bad",
             tuple(numbers),
-            f"{clean(instance, 60)} is not scraped any more: its host is down, or memtui serve has ended there; "
-            f"nothing is known of {ranks(numbers)}",
+            f"{clean(instance, 60)} is not scraped any more{_since(look, instance)}: its host is down, or memtui serve "
+            f"has ended there; nothing is known of {ranks(numbers)}",
         )
         for instance, numbers in by_target.items()
     ]
+
+
+def _since(look: Look, instance: str) -> str:
+    """For how long a target has not been up, as far as that is known."""
+    known = [each.seen_s for place, each in look.targets.items() if place.instance == instance and not each.up]
+    seen_s = next((each for each in known if each is not None), None)
+    if seen_s is None:
+        return ""
+    seconds = max(0, int(look.time_s - seen_s))
+    age = f"{seconds} s" if seconds < 60 else units.duration(seconds * 1_000_000_000)
+    return f", for {age}"
 
 
 def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[Finding]:
@@ -78,7 +89,7 @@ def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[
             continue
         numbers = tuple(row.rank for row in ended)
         text = f"{ranks(numbers)}: {end_text(outcome)}"
-        if len(ended) == 1 and ended[0].completed is not None:
+        if len(ended) == 1 and ended[0].completed is not None and ended[0].phase:
             text += f" ({place_words(ended[0].phase, ended[0].completed)})"
         if living:
             text += f"; {living:,} {'goes' if living == 1 else 'go'} on without {'it' if len(ended) == 1 else 'them'}"

@@ -18,12 +18,19 @@ from .rows import end_text, host_of, whole
 
 #: Counters that tell of something that happened, and what that is called.
 _HAPPENED = {"ooms_total": "oom", "alloc_retries_total": "alloc_retry"}
+#: Events that are counted, and no counter of torch's.
+_COUNTED = {
+    "optimizer_state_appeared": "optimizer state appeared",
+    "recorded": "a step was recorded there",
+    "agent_error": "the agent met an error",
+}
 _TEXTS = {
     "oom": "out of memory ({count:,} so far); PyTorch's message is not in Prometheus, the program's log has it",
     "alloc_retry": "allocation retried after the cache was given back ({count:,} so far)",
 }
 _SOURCE = "as memtui serve foretold it on the rank's machine"
 _LARGEST = 1 << 62
+_EVENT = "event "
 
 
 @dataclass
@@ -116,10 +123,11 @@ def moments_of(tracks: Sequence[Track], uuids: Mapping[str, str], first: int = 1
         end = figures.states.get("outcome", "")
         if not figures.devices or (found and time_ns <= found[-1].time_ns and not (end and not found[-1].end)):
             continue
-        if found and time_ns <= found[-1].time_ns:
+        nothing = all("allocated_bytes" not in each for each in figures.devices.values())
+        if found and (time_ns <= found[-1].time_ns or (end and nothing)):
             # It has ended, and holds nothing any more: its last figures are those of before.
             last = found[-1].frame
-            frame = replace(last, sequence=first + len(found), time_ns=last.time_ns + 1)
+            frame = replace(last, sequence=first + len(found), time_ns=max(time_ns, last.time_ns + 1))
             found.append(Moment(frame, events=_events(figures, frame, counted), end=end))
             continue
         found.append(_moment(figures, time_ns, first + len(found), uuids, counted, end))
@@ -164,23 +172,26 @@ def _by_time(tracks: Sequence[Track]) -> dict[float, _Figures]:
     for labels, points in tracks:
         name = labels.get("__name__", "").removeprefix("memtui_")
         device = clean(labels.get("device", ""), 40)
-        if name.startswith("device_"):
-            uuid, name = labels.get("device_uuid", ""), name[len("device_") :]
-            for time_s, value in points:
-                by_time[time_s].driver.setdefault(uuid, {})[name] = value
-        elif f"memtui_{name}" in STATES:
-            label = STATES[f"memtui_{name}"]
+        state = STATES.get(f"memtui_{name}")
+        if state is not None:
             for time_s, value in points:
                 if value == 1:
-                    by_time[time_s].states[label] = labels.get(label, "")
-        elif name == "category_bytes":
-            category = clean(labels.get("category", ""), 40)
-            for time_s, value in points:
+                    by_time[time_s].states[state] = labels.get(state, "")
+            continue
+        category = clean(labels.get("category", ""), 40)
+        event = labels.get("event", "")
+        for time_s, value in points:
+            known = by_time[time_s]
+            if name.startswith("device_"):
+                known.driver.setdefault(labels.get("device_uuid", ""), {})[name[len("device_") :]] = value
+            elif name == "category_bytes":
                 if -_LARGEST < value < _LARGEST:
-                    by_time[time_s].categories.setdefault(device, {})[category] = int(value)
-        elif "device" in labels and name not in ("rank_info", "events_total"):
-            for time_s, value in points:
-                by_time[time_s].devices.setdefault(device, {})[name] = value
+                    known.categories.setdefault(device, {})[category] = int(value)
+            elif name == "events_total":
+                if event in _COUNTED:
+                    known.devices.setdefault(device, {})[f"{_EVENT}{event}"] = value
+            elif device and name != "rank_info":
+                known.devices.setdefault(device, {})[name] = value
     return by_time
 
 
@@ -239,6 +250,12 @@ def _events(known: _Figures, frame: Frame, counted: dict[tuple[str, str], float]
                 counted[device, counter] = count
                 if before is not None and count > before:
                     text = _TEXTS[name].format(count=int(count))
+                    found.append(Event(name, frame.time_ns, frame.step, frame.phase, device, {}, text))
+        for name, text in _COUNTED.items():
+            count, before = figures.get(f"{_EVENT}{name}"), counted.get((device, name))
+            if count is not None:
+                counted[device, name] = count
+                if before is not None and count > before:
                     found.append(Event(name, frame.time_ns, frame.step, frame.phase, device, {}, text))
     return tuple(found)
 

@@ -138,6 +138,9 @@ def test_a_host_that_goes_away_is_told_from_a_silent_rank(watched: tuple[Fleet, 
         def gone() -> bool:
             (course,) = fleet_of(collector.look()).courses
             states = {row.rank: row.state for row in course.view.rows}
+            said = [finding.text for finding in course.view.findings if finding.key == "gone"]
+            if not any("node-006:9464 is not scraped any more, for " in text for text in said):
+                return False
             return {states[rank] for rank in range(48, 56)} == {"lost"} and states[fleet.planted.silent] == "silent"
 
         prometheus.wait_until(gone, "ranks of a host that has gone")

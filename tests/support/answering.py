@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import pathlib
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Optional
 from urllib.parse import parse_qs
 
 #: What is asked ("query" or "query_range") and its parameters to (status, headers, pieces of the body).
@@ -28,8 +30,8 @@ def vector(*series: tuple[dict[str, str], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def answering(answer: Answer) -> Iterator[str]:
-    """Its URL; it ends with the block, whatever is under way."""
+def answering(answer: Answer, certificate: Optional[pathlib.Path] = None) -> Iterator[str]:
+    """Its URL; it ends with the block, whatever is under way. With a certificate and its key in a file, over TLS."""
     ended = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,10 +55,14 @@ def answering(answer: Answer) -> Iterator[str]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         ended.set()
         server.shutdown()

@@ -62,6 +62,7 @@ class StandingFeed(FleetFeed):
 
     def __init__(self, look: Look) -> None:
         super().__init__(Client(parse_address("http://127.0.0.1:9")), Selector())
+        self._first_s = NOW - 7_200
         self._take(Heard(Wanted(), fleet_of(look)))
 
     @property

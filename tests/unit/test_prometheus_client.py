@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from memtui.prometheus.address import parse_address
-from memtui.prometheus.client import Client
+from memtui.prometheus.client import Client, Trust
 from memtui.prometheus.errors import Interrupted, PrometheusError, Refused, Unreachable
 from memtui.prometheus.selector import Selector, equal, one_of, parse_selector
 from tests.support.answering import answering, trickling, vector, whole
@@ -174,6 +176,10 @@ def test_a_password_is_read_from_a_file_that_nobody_else_may_read(tmp_path: path
     path.chmod(0o600)
     address = parse_address("http://host", "me", str(path))
     assert address.authorization == "Basic bWU6c2VjcmV0"
+    both = tmp_path / "both"
+    both.write_text("me:secret\n")
+    both.chmod(0o600)
+    assert parse_address("http://host", "", str(both)) == address
     assert "secret" not in repr(address)
     assert "bWU6c2VjcmV0" not in repr(address)
 
@@ -211,6 +217,28 @@ def test_a_password_in_a_bad_url_is_not_repeated() -> None:
     with pytest.raises(ValueError, match="no server") as caught:
         parse_address("ftp://me:secret@host")
     assert "secret" not in str(caught.value)
+
+
+def test_an_https_server_is_checked(tmp_path: pathlib.Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=prometheus"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    both = tmp_path / "both.pem"
+    both.write_text(certificate.read_text() + key.read_text())
+    with answering(lambda *_: whole(_GOOD), both) as url:
+        assert Client(parse_address(url), Trust(str(certificate))).query("up")
+        with pytest.raises(Refused, match=r"has a certificate that cannot be checked .* --ca FILE"):
+            Client(parse_address(url)).query("up")
+        with pytest.raises(PrometheusError):
+            Client(parse_address(url.replace("https", "http"))).query("up")
+    with answering(lambda *_: whole(_GOOD)) as url, pytest.raises(Refused, match="does not speak TLS"):
+        Client(parse_address(url.replace("http", "https"))).query("up")
+    with pytest.raises(Refused, match=r"certificates in .* cannot be used"):
+        Client(parse_address("https://host"), Trust(str(tmp_path / "none")))
 
 
 # Which ranks

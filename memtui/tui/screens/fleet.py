@@ -49,6 +49,7 @@ _MOVE = 1 / 20
 #: Charts of so many ranks at most are asked for.
 _MOST_CHARTS = 160
 _LOOK_S = 0.25
+_NOBODY = "the server has no series of any rank at this time"
 _WORDS = {"run": "runs", "host": "hosts", "stage": "stages", "job": "jobs"}
 
 
@@ -148,6 +149,8 @@ class FleetScreen(RanksScreen):
             if finding.level in ("bad", "warning")
         ]
         found.sort(key=lambda finding: finding.level != "bad")
+        if not courses:
+            found = [Finding("none", "unknown", (), _NOBODY)]
         rows = tuple(row for course in courses for row in course.view.rows)
         hosts = tuple(dict.fromkeys(host for course in courses for host in course.view.hosts))
         now_ns = int(fleet.look.time_s * 1e9)
