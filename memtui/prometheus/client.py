@@ -19,8 +19,10 @@ from urllib.parse import urlencode
 from .address import Address
 from .errors import Interrupted, PrometheusError, Refused, Unreachable
 
-#: The most that an answer may come to: 4,096 ranks with all of their series are some 40 MiB.
-MOST_BYTES = 96 << 20
+#: The most that an answer may come to: one of 8,192 ranks is some 40 MiB.
+MOST_BYTES = 64 << 20
+#: Of the signs that divide it: a small answer may be made of so many parts that they take gigabytes.
+MOST_PARTS = 3_000_000
 #: Of an answer that is an error.
 _MOST_WORDS = 64 << 10
 #: Series of an answer, and points of a series (Prometheus's own limit).
@@ -119,6 +121,8 @@ class Client:
 
     def _data(self, name: str, given: dict[str, str]) -> Any:
         status, body = self._answer(f"{self.address.prefix}/api/v1/{name}", urlencode(given))
+        if sum(map(body.count, (b"[", b"{", b","))) > MOST_PARTS:
+            raise Refused(_no_prometheus(self.address, "an answer of too many parts"))
         try:
             answer = json.loads(body, parse_constant=_no_number)
         except (ValueError, RecursionError):

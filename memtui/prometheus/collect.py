@@ -131,6 +131,8 @@ class Collector:
         begun = time.monotonic()
         client, selector = self.client, self.selector
         client.time_s = None
+        if at_s is not None:
+            self._seen = {}  # of another time
         ranks: dict[Key, RankLook] = {}
         names = "|".join(GAUGES)
         for sample in client.query(selector.of_ranks(f"~memtui_(?:{names})"), at_s):

@@ -229,6 +229,8 @@ class FleetFeed:
         if key is None or key == self._wanted.opened:
             return
         self._history, self._session = None, self._known_now(key)
+        if self.trouble:
+            self._session.set_connection("lost", self.trouble_text())
         now_s, at_s = time.time(), self._wanted.at_s
         around_s = now_s if at_s is None else at_s
         end_s = min(now_s, around_s + self._since_s)

@@ -106,6 +106,13 @@ def test_more_than_is_taken_ends_the_connection(packed: bool) -> None:
     assert "sends more than 1 MiB" in str(error)
 
 
+def test_an_answer_of_very_many_small_parts_is_not_taken_apart() -> None:
+    parts = b'{"status": "success", "data": [' + b"[]," * 2_000_000 + b"[]]}"
+    error = error_of(lambda *_: whole(parts))
+    assert isinstance(error, Refused)
+    assert "an answer of too many parts" in str(error)
+
+
 def test_an_error_may_not_be_endless_either() -> None:
     assert isinstance(error_of(lambda *_: (400, {}, gigabytes())), Refused)
 

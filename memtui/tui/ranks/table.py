@@ -58,9 +58,13 @@ class RanksTable(Lines):
         if count <= lines and not self.multiples:
             return 0
         if self.multiples:
-            return max(1, min(count, max(-(-count // lines), width // BAR_CELL), width // LEAST_CELL))
+            return max(1, min(count, max(-(-count // lines), width // BAR_CELL), width // self._least_cell()))
         across = -(-count // lines)
-        return across if width // across >= LEAST_CELL else 0
+        return across if width // across >= self._least_cell() else 0
+
+    def _least_cell(self) -> int:
+        """Cells that the numbers of these ranks need."""
+        return LEAST_CELL + max(0, len(str(max(row.rank for row in self.rows))) - 2)
 
     def per_page(self, width: int, height: int) -> int:
         """How many ranks are in view."""

@@ -47,7 +47,7 @@ _USUAL_S = 600
 #: Of a span, one step through time.
 _MOVE = 1 / 20
 #: Charts of so many ranks at most are asked for.
-_MOST_CHARTS = 160
+_MOST_CHARTS = 512
 _LOOK_S = 0.25
 _NOBODY = "the server has no series of any rank at this time"
 _WORDS = {"run": "runs", "host": "hosts", "stage": "stages", "job": "jobs"}
