@@ -128,6 +128,7 @@ class Agent:
         self._failures.wait(self._thread, self._wake)
 
     def _wake(self) -> None:
+        self.observer.recorder.history.hurry()
         if self._server is not None:
             self._server.wake()
 

@@ -9,6 +9,8 @@ from typing import Any, Optional
 from ..wire.frames import BlockSummary, made
 
 _LIVE = "active_allocated"
+#: What torch's snapshot is asked with to leave its traces out.
+_LEAN = ((0, 0, False),)
 _allocated, _device = operator.itemgetter("allocated_size"), operator.itemgetter("device")
 
 
@@ -170,18 +172,19 @@ class BlockReader:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._call: Any = None
-        self._unreadable = False
+        self._unreadable = self._lean = False
         self.settings: dict[str, Any] = {}  # torch's own, as of when they were read
         self.requested: Counter[int] = Counter()  # how many blocks are looked for by their requested bytes
 
     def _choose(self) -> Any:
         snapshot = self._torch._C._cuda_memorySnapshot
         # Without traces where torch can leave them out; its argument changed twice.
-        for arguments in (((0, 0, False),), (None,), ()):
+        for arguments in (_LEAN, (None,), ()):
             try:
                 snapshot(*arguments)
             except (TypeError, RuntimeError):
                 continue
+            self._lean = arguments == _LEAN
             return lambda: snapshot(*arguments)
         self._unreadable = True  # cudaMallocAsync has no blocks
         return None
@@ -208,10 +211,19 @@ class BlockReader:
         self.settings = snapshot.get("allocator_settings") or {}
         return _by_device(snapshot["segments"], self.requested)
 
-    def snapshot(self) -> dict[str, Any] | None:
-        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+    @property
+    def lean(self) -> bool:
+        """Whether torch can leave traces out."""
+        self._ready()
+        return self._lean
+
+    def _ready(self) -> None:
         if self._call is None and not self._unreadable:
             self._call = self._choose()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+        self._ready()
         return self._call() if self._call is not None else None
 
 

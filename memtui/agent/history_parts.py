@@ -10,7 +10,9 @@ from ..wire import codec
 from ..wire.histories import HistoryPart
 
 #: Rows of a message, and of what is done in one go.
-_ROWS, _SLICE = 256, 128
+_ROWS, _SLICE = 128, 64
+#: Lists of frames that are known by identity: torch makes one for all that happens to a block.
+_LISTS = 2048
 
 
 class HistoryParts:
@@ -21,6 +23,7 @@ class HistoryParts:
         self._shapes: dict[tuple[str, ...], tuple[int, int]] = {}  # number, and where in a row its stack is, or 0
         self._frames: dict[int, int] = {}  # by identity: torch makes one dict for all that is on a line
         self._stacks: dict[tuple[int, ...], int] = {}
+        self._lists: dict[int, tuple[int, Any]] = {}  # the numbers of the latest stacks
         self._kept: list[Any] = []  # so that no identity comes again
         self._new: tuple[list[tuple[str, ...]], list[tuple[Any, ...]], list[tuple[int, ...]]] = ([], [], [])
 
@@ -75,6 +78,16 @@ class HistoryParts:
     def _stack(self, frames: Any) -> int:
         if not frames:
             return -1
+        known = self._lists.get(id(frames))
+        if known is not None:
+            return known[0]
+        if len(self._lists) >= _LISTS:
+            self._lists.clear()
+        number = self._number(frames)
+        self._lists[id(frames)] = number, frames
+        return number
+
+    def _number(self, frames: Any) -> int:
         numbers = tuple(map(self._frames.get, map(id, frames)))
         if None in numbers:
             numbers = tuple(map(self._frame, frames))

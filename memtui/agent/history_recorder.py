@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -9,20 +10,16 @@ from typing import Any, NamedTuple, Optional
 
 from ..wire.histories import HistoryNews
 from .errors import TROUBLE, is_own
+from .history_way import ENTRIES_A_BLOCK, Load, Way, entry_ns, way_for
 from .phases import Phases
 from .switch import HistorySwitch
 
-#: Entries that are kept: three for each block that is made and freed.
+#: Entries that are kept.
 MAX_ENTRIES = 100_000
-_ENTRIES_A_BLOCK = 3
-#: Of a step's time recording it may take so much; without stacks where they would take more.
-SHARE = 0.15
-#: What one entry costs, recorded and read, in the time that Python takes to make one like it: with stacks of 60 calls,
-#: and without. Measured with torch 2.14: 4.3 and 2.4.
-_WITH_STACKS, _BARE = 5.0, 2.5
-_TRIED_ENTRIES = 200
 #: A step that takes this much longer than the last one is not waited for.
 _PATIENCE, _LEAST_PATIENCE_NS = 20, 60_000_000_000
+#: What is read later is as a backward pass begins, for which each tick waits so long; after this in any case.
+_WAITED_S, _LATER_NS = 0.08, 3_000_000_000
 _NO_END = "a step did not end in many times the last one's time"
 
 
@@ -49,10 +46,20 @@ class _Run:
     begun: _Seen
     steps: int
     most_allocations: int  # of these, after which no further step is recorded
-    stacks: bool
+    way: Way
     latest_ns: int
     notices: list[str]
     cost_ns: int
+
+
+@dataclass
+class _Kept:
+    """A history to which nothing is added any more, and which is still to be read."""
+
+    run: _Run
+    segments: list[dict[str, Any]]
+    figures: dict[str, int]
+    latest_ns: int  # by then it is read, whatever the training does
 
 
 @dataclass
@@ -65,7 +72,12 @@ class Taken:
 
 
 class HistoryRecorder:
-    """Waits for a step's end, records, and reads the history once. `news` and `taken` are for the agent's thread."""
+    """Waits for a step's end, records, and reads the history once. `news` and `taken` are for the agent's thread.
+
+    What a step leaves is read in two parts. Its segments are, at its end; its events are kept until the next backward
+    pass begins, and read on the agent's thread: to make Python's objects of them takes Python's lock for longer than
+    all the rest, and the training's thread has given that up then.
+    """
 
     def __init__(self, torch: Any, switch: HistorySwitch) -> None:
         self._torch, self._switch = torch, switch
@@ -73,17 +85,20 @@ class HistoryRecorder:
         self.taken: deque[Taken] = deque(maxlen=1)
         self._order: Optional[Order] = None
         self._run: Optional[_Run] = None
+        self._kept: Optional[_Kept] = None
         self._seen: Optional[_Seen] = None
+        #: True for each backward pass that has begun since; False where they are not to be waited for.
+        self._passes: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     @property
     def active(self) -> bool:
-        """Whether it waits for a step's end or records."""
-        return self._order is not None or self._run is not None
+        """Whether it waits for a step's end, records, or has still to read."""
+        return self._order is not None or self.recording
 
     @property
     def recording(self) -> bool:
         """Whether torch's history is on for it."""
-        return self._run is not None
+        return self._run is not None or self._kept is not None
 
     # -- on the agent's thread ----------------------------------------------------------
 
@@ -94,14 +109,15 @@ class HistoryRecorder:
             self._tell("refused", reason)
             return
         self._seen = None
-        self._order = Order(max(1, steps), stacks, _entry_ns())
+        self._order = Order(max(1, steps), stacks, entry_ns())
         self._tell("waiting")
 
     def cancel(self, reason: str) -> None:
         """Nothing is wanted any more, and the history is off at once; from any thread."""
         was_recording, was_active = self.recording, self.active
-        self._order = self._run = None
+        self._order = self._run = self._kept = None
         if was_recording:
+            self._passes.put(False)
             self._switch.turn_off()
         if was_active:
             self._tell("refused", reason)
@@ -112,17 +128,44 @@ class HistoryRecorder:
         if run is not None and now_ns > run.latest_ns:
             self.cancel(_NO_END)
 
+    def read(self, now_ns: int) -> None:
+        """At each tick: reads what is kept where the training leaves Python's lock, for which it waits a little."""
+        kept = self._kept
+        if kept is None:
+            return
+        try:
+            if now_ns < kept.latest_ns and not self._passes.get(timeout=_WAITED_S):
+                return
+            snapshot = self._switch.read() if self._kept is kept else None
+        except queue.Empty:
+            return
+        except TROUBLE as error:
+            self.cancel(f"{type(error).__name__}: {error}")
+            return
+        if snapshot is not None and self._kept is kept:  # else given up meanwhile
+            self._end(kept.run, kept.figures, {**snapshot, "segments": kept.segments})
+
+    def hurry(self) -> None:
+        """From any thread: the agent's has something else to do now than to wait."""
+        if self._kept is not None:
+            self._passes.put(False)
+
     def forget(self) -> None:
         """In a forked child."""
-        self._order = self._run = None
+        self._order = self._run = self._kept = None
 
     # -- on the training's thread ---------------------------------------------------------
+
+    def backward_begins(self) -> None:
+        """Until that is over the training seldom wants Python's lock."""
+        if self._kept is not None:
+            self._passes.put(True)
 
     def step_ended(self, phases: Phases, *, at_end: bool) -> None:
         """A step has ended, just now if `at_end`: begins to record, goes on, or reads what was recorded."""
         order, run = self._order, self._run
         if order is None and run is None:
-            return
+            return  # what is kept is for the agent's thread
         try:
             if run is not None:
                 self._go_on(run, phases)
@@ -142,26 +185,20 @@ class HistoryRecorder:
             return
         steps = self._seen.step - before.step
         allocations = (self._seen.allocations - before.allocations) // steps
-        self._begin(order, self._seen, allocations, (now_ns - before.time_ns) // steps)
+        self._begin(order, phases, self._seen, allocations, (now_ns - before.time_ns) // steps)
 
-    def _begin(self, order: Order, seen: _Seen, allocations: int, step_ns: int) -> None:
+    def _begin(self, order: Order, phases: Phases, seen: _Seen, allocations: int, step_ns: int) -> None:
         begun = time.perf_counter_ns()
         reason = self._switch.obstacle()
         if reason:
             self.cancel(reason)
             return
-        stacks, notices = True, []
-        share = allocations * _ENTRIES_A_BLOCK * order.entry_ns / max(1, step_ns)
-        if share * _WITH_STACKS > SHARE and not order.stacks:
-            stacks = False
-            notices.append(
-                f"call stacks were left out: a step of {allocations:,} allocations in {step_ns / 1e6:,.1f} ms would "
-                f"take about {share * _WITH_STACKS:.0%} longer with them, about {share * _BARE:.0%} without"
-            )
+        load = Load(allocations, self._switch.live_blocks(), step_ns, order.entry_ns)
+        way, notice = way_for(load, stacks=order.stacks, later=self._switch.pauses and phases.trains)
         latest_ns = seen.time_ns + order.steps * max(_LEAST_PATIENCE_NS, _PATIENCE * step_ns)
-        most = MAX_ENTRIES // _ENTRIES_A_BLOCK - allocations
-        self._run = run = _Run(seen, order.steps, most, stacks, latest_ns, notices, 0)
-        self._switch.turn_on(MAX_ENTRIES, stacks=stacks)
+        most = MAX_ENTRIES // ENTRIES_A_BLOCK - allocations
+        self._run = run = _Run(seen, order.steps, most, way, latest_ns, [notice] if notice else [], 0)
+        self._switch.turn_on(MAX_ENTRIES, stacks=way.stacks)
         if self._order is not order:  # given up meanwhile
             self._run = None
             self._switch.turn_off()
@@ -175,31 +212,39 @@ class HistoryRecorder:
         now_ns, done = time.monotonic_ns(), phases.step - run.begun.step
         if done <= 0:
             return
-        allocations = self._switch.asked()[0] - run.begun.allocations
+        begun, counts = time.perf_counter_ns(), self._switch.counts()
+        allocations = counts.allocations - run.begun.allocations
         if done < run.steps and allocations < run.most_allocations:
             return
         if done < run.steps:
             run.notices.append(f"{done:,} of the {run.steps:,} steps: more would have more than {MAX_ENTRIES:,} events")
-        begun = time.perf_counter_ns()
         figures = {
             "step": run.begun.step,
             "steps": done,
             "allocations": allocations,
             "steps_ns": now_ns - run.begun.time_ns,
+            "allocated_bytes": counts.allocated_bytes,
+            "reserved_bytes": counts.reserved_bytes,
         }
-        for name in ("allocated_bytes", "reserved_bytes"):
-            read = (self._torch._C._cuda_memoryStats(index) for index in self._switch.devices())
-            figures[name] = sum(int(stats[name]["all"]["current"]) for stats in read)
-        snapshot = self._switch.read()
-        if self._run is not run:
-            return  # given up meanwhile
-        self._run = None
+        segments = self._switch.pause(MAX_ENTRIES) if run.way.later else None
+        snapshot = self._switch.read() if segments is None else None
+        figures["cost_ns"] = run.cost_ns + time.perf_counter_ns() - begun
+        if self._run is not run:  # given up meanwhile
+            self._switch.turn_off()
+        elif snapshot is not None:
+            self._end(run, figures, snapshot)
+        elif segments is not None:
+            self._passes = queue.SimpleQueue()
+            self._kept = _Kept(run, segments, figures, now_ns + _LATER_NS)
+            self._run = None
+
+    def _end(self, run: _Run, figures: dict[str, int], snapshot: dict[str, Any]) -> None:
+        self._run = self._kept = None
         self._switch.turn_off()
         figures["events"] = sum(map(len, snapshot["device_traces"]))
-        figures["cost_ns"] = run.cost_ns + time.perf_counter_ns() - begun
         if any(len(trace) >= MAX_ENTRIES for trace in snapshot["device_traces"]):
             run.notices.append(f"a step had more than {MAX_ENTRIES:,} events: the oldest were dropped")
-        if run.stacks:
+        if run.way.stacks:
             run.notices.append("stacks are Python's, of allocations: those of frees and of C++ were not recorded")
         self.taken.append(Taken(snapshot, figures, tuple(run.notices)))
 
@@ -212,16 +257,3 @@ class HistoryRecorder:
 
     def _tell(self, state: str, text: str = "") -> None:
         self.news.append(HistoryNews(state, text))
-
-
-def _entry_ns() -> float:
-    """How long Python takes on this machine to make what torch makes of an entry, on average."""
-    begun = time.thread_time_ns()
-    for number in range(_TRIED_ENTRIES):
-        _entry(number)
-    return (time.thread_time_ns() - begun) / _TRIED_ENTRIES
-
-
-def _entry(number: int) -> dict[str, Any]:
-    place = {"action": "alloc", "addr": number << 20, "size": 512, "stream": 0, "time_us": number << 30}
-    return {**place, "compile_context": "N/A", "user_metadata": "", "frames": [number], "pool_id": (0, number)}

@@ -248,6 +248,7 @@ class Recorder:
 
     def end_forward(self, phases: Phases) -> None:
         """A backward pass begins: `forward` has what came before the first one, without the owners of its blocks."""
+        self.history.backward_begins()
         recording = self.recording
         self._before_first = False
         if not self._in_first or recording is None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from memtui.wire import codec
-from memtui.wire.frames import Event, Frame, Model
+from memtui.wire.frames import Event, Frame, Hello, Model
 
 #: Of these nothing is exposed, and they may be large.
 _UNWANTED = (b'{"kind":"recorded_step"', b'{"kind":"tensors"', b'{"kind":"segments"', b'{"kind":"history')
@@ -44,7 +44,10 @@ class Guard:
             self._check(message, len(body))
         elif isinstance(message, Model):
             self._note(f"{optimizer.name} {optimizer.trainable_parameters}" for optimizer in message.optimizers)
+        elif isinstance(message, Hello) and len(message.devices) > _MOST_DEVICES:
+            raise codec.CodecError(f"{len(message.devices)} devices")
         elif isinstance(message, Event):
+            self._note([message.device or "", message.phase])
             figures = message.figures if len(message.figures) <= _MOST_FIGURES else {}
             return replace(message, text="", failure=None, figures=figures)
         return message

@@ -13,7 +13,6 @@ _TEXT = """\
 
 [Unit]
 Description=memtui serve: memory of PyTorch trainings for Prometheus
-Documentation=man:systemd.service(5)
 
 [Service]
 ExecStart={command}

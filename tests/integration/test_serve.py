@@ -179,6 +179,18 @@ def test_a_process_that_was_stopped_before_anybody_came_is_told(sockets: pathlib
             served.once(lambda told: told.state(training.pid) == "live", "that it goes on")
 
 
+def test_an_agent_that_is_taken_out_is_not_silent(sockets: pathlib.Path, served: Served, gpu: dict[str, str]) -> None:
+    """GIVEN a training that goes on without its agent, THEN nothing is told of it any more."""
+    with obedient(gpu) as training:
+        _settled(served, training, training.tell("steps 3"))
+        with programs.AgentConnection(sockets, training.pid) as viewer:
+            viewer.ask("unload")
+            list(viewer.messages())
+        told = served.once(lambda told: told.state(training.pid) is None, "that it is gone")
+        assert told.value("serve_agents") == 0
+        assert training.tell("steps 1")["allocated_bytes"]
+
+
 def test_a_daemon_that_comes_again_takes_up_what_was(sockets: pathlib.Path, gpu: dict[str, str]) -> None:
     """GIVEN a training, WHEN the daemon is started a second time, THEN steps, events and peaks are as they were."""
     with obedient(gpu) as training:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -15,6 +16,7 @@ import sys
 import time
 import urllib.error
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,7 @@ while True:
 """
 
 
+_EVENT = {"kind": "event", "name": "oom", "time_ns": 5, "step": 1, "phase": "forward", "device": "cuda:0"}
 #: Events of some megabytes, as fast as they are taken.
 _FLOOD = (
     "(lambda body: len(body).to_bytes(4, 'big') + body)("
@@ -119,9 +122,7 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
 
     devices = [{"device": "cuda:0", "kind": "cuda", "name": _HOSTILE * 1000, "counters": "x", "uuid": _HOSTILE}]
     first = hello(argv=["/" + _HOSTILE], hostname=_HOSTILE, torch="x" * (1 << 20), python=_HOSTILE, devices=devices)
-    first += frame(1) + packed(
-        {"kind": "event", "name": _HOSTILE, "time_ns": 5, "step": 1, "phase": _HOSTILE, "device": "cuda:0"}
-    )
+    first += frame(1) + packed({**_EVENT, "name": _HOSTILE, "phase": _HOSTILE})
     with agent(sockets, first, SLURM_JOB_ID='j\\"} 1\n\x1b[0m' + "y" * 100_000) as pid:
         told = served.once(lambda told: told.of("allocated_bytes", pid=str(pid)), "the figures")
         [sample] = told.of("allocated_bytes")
@@ -146,10 +147,12 @@ def test_hostile_labels_break_no_format(sockets: pathlib.Path, served: Served) -
         hello() + frame(1, allocated_bytes="many"),
         hello() + b"".join(frame(number, device=f"cuda:{number}") for number in range(1000)),
         hello() + frame(1, device="x" * (300 << 10)),
+        hello() + b"".join(packed({**_EVENT, "device": f"cuda:{number}"}) for number in range(1000)),
+        hello(devices=[{"device": f"cuda:{n}", "kind": "cuda", "name": "", "counters": ""} for n in range(100)]),
         hello()
         + b"".join(frame(each, phase=frames.PHASES[each], phase_since_ns=_MOST, time_ns=_MOST) for each in (1, 2)),
     ],
-    ids=["http", "length", "list", "fields", "types", "names", "size", "times"],
+    ids=["http", "length", "list", "fields", "types", "names", "size", "events", "devices", "times"],
 )
 def test_an_agent_that_is_none_is_hung_up_on_and_counted(data: bytes, sockets: pathlib.Path, served: Served) -> None:
     with agent(sockets, data) as pid:
@@ -181,6 +184,46 @@ def test_gigabytes_and_slowness_hold_nothing_up(sockets: pathlib.Path, served: S
         status = pathlib.Path(f"/proc/{served.process.pid}/status").read_text()
         [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
         assert int(line.split()[1]) < 150 << 10
+
+
+def test_an_agent_that_falls_silent_is_told(sockets: pathlib.Path, served: Served) -> None:
+    """GIVEN a process that lives and says nothing any more, THEN it is silent, and its last figures keep their time."""
+    with agent(sockets, hello() + frame(1)) as pid:
+        told = served.once(lambda told: told.of("allocated_bytes", pid=str(pid)), "its figures")
+        when = told.value("frame_timestamp_seconds")
+        told = served.once(lambda told: told.state(pid) == "silent", "its silence")
+        assert told.value("frame_timestamp_seconds") == when
+        assert told.value("allocated_bytes") == 5
+        assert {each.value for each in told.of("ends_total")} == {0}
+
+
+def test_a_rank_that_has_ended_goes_after_a_while(sockets: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memtui.serve import machine
+
+    monkeypatch.setattr(machine, "_ENDED_NS", 3_000_000_000)
+
+    async def watch() -> list[bool]:
+        watched = machine.Machine()
+        with agent(sockets, hello() + frame(1)) as pid:
+            await watched.first_look(0.1)
+            found = [not watched.ranks[pid].over]
+        running = asyncio.ensure_future(watched.run())
+        while not watched.ranks[pid].over:
+            await asyncio.sleep(0.1)
+        found.append(any(sample.name == "memtui_ends_total" for sample in await _samples(watched)))
+        while watched.ranks:
+            await asyncio.sleep(0.1)
+        found.append(any(sample.name == "memtui_ends_total" for sample in await _samples(watched)))
+        running.cancel()
+        watched.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(watch(), 60)) == [True, True, False]
+
+
+async def _samples(watched: Any) -> list[Any]:
+    await asyncio.sleep(0.3)  # what was told a moment ago is told again
+    return [sample for family in await watched.families() for sample in family.samples]
 
 
 def test_a_socket_of_another_kind_and_one_left_behind_are_no_agents(sockets: pathlib.Path, served: Served) -> None:

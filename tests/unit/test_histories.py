@@ -139,3 +139,14 @@ def test_a_free_name(tmp_path: pathlib.Path) -> None:
         path = free_name(str(tmp_path), "memtui-7")
         assert path == str(tmp_path / name)
         pathlib.Path(path).touch()
+
+
+def test_lists_of_frames_are_told_apart() -> None:
+    """More of them than are remembered, shared by events and not, with the same frames and with others."""
+    frames = [made.frame("/home/me/train.py", line, "step") for line in range(50)]
+    lists = [frames[number % 40 : number % 40 + 10] for number in range(5_000)]
+    events = [made.event("alloc", number << 12, 512, number) for number in range(10_000)]
+    for number, event in enumerate(events):
+        event["frames"] = lists[(number * 7) % len(lists)]
+    told = made.raw([], events)
+    assert together(parts(told)) == told
