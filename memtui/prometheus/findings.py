@@ -10,7 +10,7 @@ from memtui.analysis import units
 from memtui.analysis.text import clean, place_words
 from memtui.ranks.differences import difference_findings
 from memtui.ranks.finding import Finding
-from memtui.ranks.policy import DEFAULT
+from memtui.ranks.policy import DEFAULT, RanksPolicy
 from memtui.ranks.row import RankRow
 from memtui.ranks.stepping import stepping_findings
 from memtui.ranks.view import URGENCY
@@ -35,7 +35,7 @@ def findings_of(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> 
         *_gone(rows, named, look),
         *_ended(rows, named, look),
         *_silent(rows),
-        *stepping_findings(heard, policy),
+        *_standing(heard, policy),
         *_exhausted(rows, named, look),
         *_full(rows),
         *_leaking(rows, named, look),
@@ -112,6 +112,18 @@ def _silent(rows: Sequence[RankRow]) -> list[Finding]:
         text = f"no frame of {ranks([row.rank])} ({row.host}) for {units.duration(row.age_ns)}, though it is scraped"
         found.append(Finding("silent", "bad", (row.rank,), text + place))
     return found
+
+
+def _standing(heard: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
+    """Ranks that are stopped, or step no more."""
+    stopped = tuple(row.rank for row in heard if row.state == "stopped")
+    if len(stopped) > _BY_NAME:
+        return [Finding("stopped", "bad", stopped, f"{ranks(stopped)} are stopped (T): kill -CONT lets them go on")]
+    found = stepping_findings(heard, policy)
+    if len(found) <= _BY_NAME:
+        return found
+    numbers = tuple(rank for each in found for rank in each.ranks)
+    return [Finding("stalled", "bad", numbers, f"{ranks(numbers)} stopped stepping, and others did not")]
 
 
 def _exhausted(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[Finding]:

@@ -18,6 +18,9 @@ from .words import kinds, ranks
 _COMPARED = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "inputs", "communication")
 #: A group with so many times fewer ranks than the largest one is no part of the model of its own.
 _FEW = 8
+_MOST_GROUPS = 256
+#: More ranks than these are told in one line.
+_BY_NAME = 3
 #: So many ranks on each side are a rank's neighbours.
 _NEAR = 4
 #: Inputs that differ by less than this are the same batch.
@@ -51,7 +54,11 @@ def stages(rows: Sequence[RankRow], policy: RanksPolicy) -> list[list[RankRow]]:
                 group.append(row)
                 break
         else:
-            groups.append([row])
+            # No training has so many stages, and the time that this takes grows with their number.
+            if len(groups) < _MOST_GROUPS:
+                groups.append([row])
+            else:
+                groups[-1].append(row)
     return groups
 
 
@@ -107,6 +114,12 @@ def _stages_finding(groups: Sequence[Sequence[RankRow]]) -> Finding:
 
 
 def _odd_models(odd: Sequence[Sequence[RankRow]], usual: Sequence[RankRow]) -> list[Finding]:
+    if len(odd) > _BY_NAME:
+        numbers = tuple(row.rank for group in odd for row in group)
+        sizes = [group[0].holding.parameter_bytes or 0 for group in odd]
+        text = f"parameters {units.size(min(sizes))} to {units.size(max(sizes))}"
+        text += f" against {units.size(usual[0].holding.parameter_bytes)}"
+        return [Finding("model", "warning", numbers, f"{ranks(numbers)} hold other models: {text}")]
     found = []
     for group in odd:
         own, others = group[0].holding, usual[0].holding
@@ -123,6 +136,8 @@ def _odd_models(odd: Sequence[Sequence[RankRow]], usual: Sequence[RankRow]) -> l
 
 def _of_no_stage(strays: Sequence[RankRow], parts: Sequence[Sequence[RankRow]]) -> list[Finding]:
     """Of ranks that hold what no stage does: a stage is mostly a run of neighbours, so they are set beside those."""
+    if len(strays) > _BY_NAME:
+        return [_together(strays)]
     found = []
     for row in strays:
         beside = min(parts, key=lambda part: min(abs(each.rank - row.rank) for each in part))
@@ -131,14 +146,14 @@ def _of_no_stage(strays: Sequence[RankRow], parts: Sequence[Sequence[RankRow]]) 
         text += f": parameters {units.size(row.holding.parameter_bytes)} against "
         text += units.size(beside[0].holding.parameter_bytes)
         found.append(Finding("memory", "warning", (row.rank,), f"{ranks([row.rank])} holds {text}"))
-    return _together(found)
+    return found
 
 
 def _unlike(group: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
     """Ranks of one part whose peak is not the others'; of two, the larger."""
     if len(group) < 2:
         return []
-    found = []
+    unlike: list[tuple[RankRow, int]] = []
     peaks = sorted(map(_peak, group))
     for row in group:
         median = _median_without(peaks, _peak(row))
@@ -146,10 +161,12 @@ def _unlike(group: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
         if abs(more) < max(policy.unlike_bytes, policy.unlike_share * median) or (len(group) == 2 and more < 0):
             continue
         # Where half of them are unlike the other half, the ones that hold more are told.
-        if more < 0 and sum(_peak(other) < _peak(row) * (1 + policy.unlike_share) for other in group) * 2 >= len(group):
+        if more < 0 and bisect.bisect_left(peaks, _peak(row) * (1 + policy.unlike_share)) * 2 >= len(group):
             continue
-        found.append(_unlike_finding(row, [other for other in group if other is not row], more))
-    return _together(found)
+        unlike.append((row, more))
+    if len(unlike) > _BY_NAME:
+        return [_together([row for row, _ in unlike])]
+    return [_unlike_finding(row, [other for other in group if other is not row], more) for row, more in unlike]
 
 
 def _median_without(values: Sequence[int], one: int) -> int:
@@ -197,12 +214,10 @@ def _batch(row: RankRow, others: Sequence[RankRow]) -> str:
     return ""
 
 
-def _together(found: list[Finding]) -> list[Finding]:
-    """At most three of a kind, the largest ranks' numbers in one line where there are more."""
-    if len(found) <= 3:
-        return found
-    numbers = tuple(number for each in found for number in each.ranks)
-    return [Finding("memory", "warning", numbers, f"{ranks(numbers)} hold unlike much at their peaks; c compares two")]
+def _together(rows: Sequence[RankRow]) -> Finding:
+    """Many of a kind in one line."""
+    numbers = tuple(row.rank for row in rows)
+    return Finding("memory", "warning", numbers, f"{ranks(numbers)} hold unlike much at their peaks; c compares two")
 
 
 def _peak(row: RankRow) -> int:

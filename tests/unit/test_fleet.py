@@ -199,6 +199,27 @@ def test_an_end_a_leak_and_a_full_device_are_told() -> None:
     assert texts(course, "full")[0].startswith(f"rank {fleet.planted.full} (node-001) is nearly full, ")
 
 
+def test_many_that_stand_still_are_one_line() -> None:
+    look = look_of(simulated(64, 8, planted=Planted()))
+    for place, rank in enumerate(look.ranks.values()):
+        if place < 10:
+            rank.state = "stopped"
+    assert texts(only(look), "stopped") == ["ranks 0 to 9 are stopped (T): kill -CONT lets them go on"]
+    for place, rank in enumerate(look.ranks.values()):
+        rank.state = "live"
+        if place < 10:
+            rank.main()[1].figures["step_since_timestamp_seconds"] = NOW - 600
+    assert texts(only(look), "stalled") == ["ranks 0 to 9 stopped stepping, and others did not"]
+
+
+def test_as_many_parts_as_ranks_are_not_compared_one_by_one() -> None:
+    look = look_of(simulated(1_024, 64, 8, planted=Planted()))
+    for place, rank in enumerate(look.ranks.values()):
+        rank.main()[1].most = {"parameters": (place + 1) ** 4}
+    course = only(look)
+    assert len(course.view.findings) < 20
+
+
 def test_a_silent_ranks_old_figures_are_compared_with_nobodys() -> None:
     fleet = simulated(64, 8)
     for finding in only(look_of(fleet)).view.findings:
