@@ -192,7 +192,8 @@ class Agent:
             if now < due and not self._failures.urgent:
                 server.poll(due - now)
                 continue
-            if now - refreshed > (_REFRESH_NS if self.observer.readings.settled else PERIOD_NS):
+            since = now - refreshed
+            if since > _REFRESH_NS or (since > PERIOD_NS and not self.observer.readings.settled):
                 refreshed = now
                 self.observer.readings.refresh(now, at_once=True)
                 server.check(now)
@@ -203,7 +204,8 @@ class Agent:
             if self.observer.rehearsal.wanted:
                 self.observer.rehearsal.attend(server.viewer_pids, now, self.observer.events)
             server.flush()
-            self._failures.told()
+            if self._failures.urgent:
+                self._failures.told()
             if now < due:
                 continue
             self.observer.rest(PERIOD_NS)
@@ -227,14 +229,15 @@ class Agent:
     def _tick(self, server: Server, now: int, late_ns: int) -> None:
         observer, phases = self.observer, self.observer.phases
         looks = observer.looks.between(phases, now)
-        begun = time.thread_time_ns() if observer.samples else 0
         observer.recorder.expire(now)
-        self._tell_samples(server)
-        if begun:
+        if observer.samples:
+            begun = time.thread_time_ns()
+            self._tell_samples(server)
             observer.readings.spend(time.thread_time_ns() - begun)
         if observer.census.taken:
             self._list(server, now)
-        self._framing.take_in(looks)
+        if looks:
+            self._framing.take_in(looks)
         devices = []
         # From here to the counters Python's lock is not given up, but for long work: they are of this phase.
         phase, phase_since_ns = observer.place(now)
@@ -310,7 +313,10 @@ class Agent:
         figures["lost_frames"] = 0  # what each viewer lost is put in for it
         frame = made(Frame, figures)
         message = self._latest = codec.encode_frame(frame)
-        height = max((_height(device) for device in frame.devices), default=0)
+        height = 0
+        for device in frame.devices:
+            held = device.allocated_bytes or device.rss_bytes or 0
+            height = max(height, held, device.highest_step_peak_bytes or 0)
         self._history.append(frame.time_ns, height, message)
         server.broadcast(message, frame=True)
         self._notice(frame)
@@ -346,7 +352,7 @@ class Agent:
         while observer.recorder.done:
             self._tell_recorded(server, observer.recorder.done.popleft())
         self._sender.go_on(server, observer.recorder.history)
-        graph = observer.graph.collect()
+        graph = observer.graph.done and observer.graph.collect()
         if graph is not None:
             forward, observer.recorder.forward = observer.recorder.forward, None
             graph = with_forward(graph, forward, self._torch_folder(), _let_others_run)
@@ -490,10 +496,6 @@ class Agent:
         self._wake()
         # It tells its viewers and removes its socket, in much less.
         thread.join(_GOODBYE_SECONDS + self.observer.rehearsal.patience_ns() / 1e9)
-
-
-def _height(device: DeviceFrame) -> int:
-    return max(device.allocated_bytes or device.rss_bytes or 0, device.highest_step_peak_bytes or 0)
 
 
 def _let_others_run() -> None:

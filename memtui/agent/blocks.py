@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from typing import Any, Optional
 
+from ..wire import codec
 from ..wire.frames import BlockSummary, made
 
 _LIVE = "active_allocated"
@@ -32,6 +33,7 @@ class Blocks:
         self._segments = segments  # until they are counted
         self._parts: Optional[tuple[dict[int, int], dict[int, int]]] = None
         self._counts: Optional[dict[str, int]] = None
+        self._text = ""
         self._forgotten = False
         for segment in segments:
             states = segment["blocks"]
@@ -111,10 +113,20 @@ class Blocks:
 
     def summary(self, age_ns: int) -> BlockSummary:
         """The fragmentation figures of a frame that is `age_ns` younger than these blocks, which are not forgotten."""
+        return made(BlockSummary, {"age_ns": age_ns, **self.counts()})
+
+    def counts(self) -> dict[str, int]:
+        """These figures but for the age; not to be changed."""
         if self._counts is None:
             self._counts = _count(self._segments)
             self._segments = []
-        return made(BlockSummary, {"age_ns": age_ns, **self._counts})
+        return self._counts
+
+    def text(self, age_ns: int) -> codec.Text:
+        """The summary, for a frame."""
+        if not self._text:
+            self._text = codec.rest_of(self.counts())
+        return codec.aged(age_ns, self._text)
 
 
 def is_private(segment: dict[str, Any]) -> bool:
@@ -139,23 +151,22 @@ def _count(segments: list[dict[str, Any]]) -> dict[str, int]:
         0,
     )
     for segment in segments:
-        sizes: dict[str, int] = {}
-        largest = 0
-        for block in segment["blocks"]:
-            state, size = block["state"], block["size"]
-            sizes[state] = sizes.get(state, 0) + size
-            if state == "inactive" and size > largest:
-                largest = size
-        free, allocated = sizes.pop("inactive", 0), sizes.pop(_LIVE, 0)
-        pending = sum(sizes.values())  # freed by the program, waiting on another stream
-        counts["active_pending_free_bytes"] += pending
+        blocks = segment["blocks"]
         counts["num_segments"] += 1
-        counts["num_blocks"] += len(segment["blocks"])
+        counts["num_blocks"] += len(blocks)
+        active = segment["active_size"]
+        allocated, free = segment["allocated_size"], segment["total_size"] - active
+        pending = active - allocated  # freed by the program, waiting on another stream
+        counts["active_pending_free_bytes"] += pending
+        if not free:
+            continue
         if is_private(segment):
             counts["private_pool_idle_bytes"] += free
             continue
-        counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
-        if (allocated or pending) and free:
+        if free > counts["largest_free_block_bytes"]:
+            largest = max(block["size"] for block in blocks if block["state"] == "inactive")
+            counts["largest_free_block_bytes"] = max(counts["largest_free_block_bytes"], largest)
+        if active:
             counts["num_pinned_segments"] += 1
             counts["inactive_split_bytes"] += free
         else:

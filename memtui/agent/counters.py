@@ -72,45 +72,33 @@ class CudaCounters:
 
     def read(self) -> Figures:
         """The allocator's counters now, as the program sees them. Source: torch._C._cuda_memoryStats."""
-        return self.read_counted()[0]
+        return self._figures(self._read(self.index) if self._exact is None else self._exact.read(self.index)[0])
 
     def read_counted(self) -> tuple[Figures, int]:
         """The same, and the most allocated since the peak was last reset, by the program or for a step's end."""
-        if self._exact is not None:
-            stats, counted_bytes = self._exact.read(self.index)
-        else:
+        if self._exact is None:
             stats = self._read(self.index)
-            counted_bytes = stats["allocated_bytes"]["all"]["peak"]
-        figures = self._figures(stats)
-        if not self.native:
-            figures.update(_UNKNOWN)
-        allowed = self._allowed()
-        if allowed is not None:
-            figures["allowed_bytes"] = allowed
-        return figures, counted_bytes
+            return self._figures(stats), stats["allocated_bytes"]["all"]["peak"]
+        stats, counted_bytes = self._exact.read(self.index)
+        return self._figures(stats), counted_bytes
 
-    def _allowed(self) -> Optional[int]:
-        """The most that the program lets the allocator reserve, a second old at most; None without such a cap.
+    def _allow(self, now_ns: int) -> None:
+        """Asks for the most that the program lets the allocator reserve: None without such a cap.
 
         Source: torch._C._cuda_getMemoryFraction, a share of the device's memory.
         """
-        now_ns = time.monotonic_ns()
-        if self._fraction is None or now_ns < self._allowed_due_ns:
-            return self._allowed_bytes
         self._allowed_due_ns = now_ns + _CAP_EVERY_NS
         try:
             share = self._fraction(self.index)
         except RuntimeError:  # an allocator that has none
             self._fraction, self._allowed_bytes = None, None
-            return None
+            return
         total = self.info.total_bytes
         self._allowed_bytes = round(share * total) if share < 1 and total is not None else None
-        return self._allowed_bytes
 
-    @staticmethod
-    def _figures(stats: Any) -> Figures:
+    def _figures(self, stats: Any) -> Figures:
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-        return {
+        figures = {
             "allocated_bytes": allocated["current"],
             "allocated_peak_bytes": allocated["peak"],
             "reserved_bytes": reserved["current"],
@@ -123,6 +111,14 @@ class CudaCounters:
             "num_alloc_retries": stats["num_alloc_retries"],
             "num_ooms": stats["num_ooms"],
         }
+        if not self.native:
+            figures.update(_UNKNOWN)
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._allowed_due_ns and self._fraction is not None:
+            self._allow(now_ns)
+        if self._allowed_bytes is not None:
+            figures["allowed_bytes"] = self._allowed_bytes
+        return figures
 
     def used(self) -> bool:
         """Whether this process has ever reserved memory on the device."""

@@ -16,7 +16,10 @@ _COUNTING_NS = 2_000_000_000
 
 
 class Framing:
-    """Makes the parts of frames. Fields that hold nothing are left out, as `codec.encode_frame` wants it."""
+    """Makes the parts of frames. Fields that hold nothing are left out, as `codec.encode_frame` wants it.
+
+    What was found by looking is text: it stays what it is from frame to frame, but for its age.
+    """
 
     def __init__(self) -> None:
         self._latest: dict[str, Look] = {}
@@ -74,10 +77,10 @@ class Framing:
                 self._counted[reading.device] = newest.time_ns, read
         counted = self._counted.get(reading.device)
         if counted is not None:
-            blocks = figures["blocks"] = counted[1].summary(max(0, now_ns - counted[0]))
+            figures["blocks"] = counted[1].text(max(0, now_ns - counted[0]))
             if figures.get("inactive_split_bytes") == 0:
                 # Expandable segments report none: what their blocks say is right.
-                figures["inactive_split_bytes"] = blocks.inactive_split_bytes
+                figures["inactive_split_bytes"] = counted[1].counts()["inactive_split_bytes"]
         if look is not None and look.possible(figures.get("allocated_bytes")):
-            figures["classification"] = look.classification(now_ns)
+            figures["classification"] = look.text(now_ns)
         return made(DeviceFrame, figures)

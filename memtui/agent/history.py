@@ -8,6 +8,8 @@ from collections import deque
 #: (spacing, how many): every one of the newest frames, of some half minute; then one a second, then one every
 #: half minute. Of those that share a place the one with the most allocated bytes stays.
 _TIERS = ((0, 450), (1_000_000_000, 600), (30_000_000_000, 720))
+#: From the tier of this spacing on they are packed, but for the newest there, which others may still replace.
+_PACKED_NS = 1_000_000_000
 #: zlib's window and memory, as small as a frame: 20 KiB while one is packed, instead of 256.
 _WINDOW_BITS, _MEMORY_LEVEL = -11, 4
 
@@ -26,15 +28,15 @@ class History:
     def append(self, time_ns: int, height_bytes: int, message: bytes) -> None:
         """Adds a frame; `height_bytes` decides which of its neighbours outlives the others."""
         item = (time_ns, height_bytes, message)
-        packed = False
         for tier, (spacing_ns, room) in zip(self._tiers, _TIERS):
             if spacing_ns and tier and item[0] - tier[-1][0] < spacing_ns:
                 if item[1] > tier[-1][1]:
                     # The time of the first one of the place stays, else a rising curve would push it on for ever.
-                    tier[-1] = (tier[-1][0], item[1], item[2] if packed else self._packed(item[2]))
+                    tier[-1] = (tier[-1][0], item[1], item[2])
                 return
-            if spacing_ns and not packed:
-                item, packed = (item[0], item[1], self._packed(item[2])), True
+            if spacing_ns == _PACKED_NS and tier:
+                # Packing takes longer than all else here: only what its place is left to.
+                tier[-1] = (tier[-1][0], tier[-1][1], self._packed(tier[-1][2]))
             tier.append(item)
             if len(tier) <= room:
                 return
@@ -42,9 +44,8 @@ class History:
 
     def messages(self) -> list[bytes]:
         """All that is held, oldest first."""
-        newest, *older = self._tiers
-        past = [self._unpacked(message) for tier in reversed(older) for _, _, message in tier]
-        return [*past, *(message for _, _, message in newest)]
+        newest, packed, oldest = ([message for _, _, message in tier] for tier in self._tiers)
+        return [*map(self._unpacked, [*oldest, *packed[:-1]]), *packed[-1:], *newest]
 
     def _packed(self, message: bytes) -> bytes:
         self._like = self._like or message

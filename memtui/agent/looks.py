@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ..wire import codec
 from ..wire.frames import Classification, made
 from .blocks import BlockReader, Blocks, device_blocks
 from .budget import Budget, Meter
@@ -26,6 +27,8 @@ _BOUNDARIES_A_STEP = 6
 _FIRST_NS = 1_000_000
 #: cuBLAS's default workspace on compute capability 8; newer torch tells the size itself.
 _WORKSPACES = frozenset({8_519_680})
+#: What stays from step to step.
+_STAYS = ("parameters", "buffers", "optimizer_state")
 #: Boundaries whose composition a frame in a phase may be nearest to.
 _NEAREST = {
     "forward": ("forward_start", "backward_start"),
@@ -49,32 +52,42 @@ class Look:
     tagged: dict[str, int]  # bytes by category of what the program has named
     strays: int = 0  # bytes that only seem to be inputs
     largest_activation_bytes: int = 0
-    _classification: Optional[dict[str, Any]] = None
+    _text: str = ""
+    _stays_bytes: int = -1
+
+    def _found(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "allocated_bytes": self.allocated_bytes,
+            "phase": self.phase,
+            "step": self.step,
+            "categories": {name: size for name, size in self.categories.items() if size},
+        }
+        if self.tagged:
+            found["tagged"] = self.tagged
+        if self.largest_activation_bytes:
+            found["largest_activation_bytes"] = self.largest_activation_bytes
+        return found
 
     def classification(self, now_ns: int) -> Classification:
-        """What it found, for a frame of `now_ns`; categories of no bytes are left out."""
-        found = self._classification
-        if found is None:
-            found = self._classification = {
-                "allocated_bytes": self.allocated_bytes,
-                "phase": self.phase,
-                "step": self.step,
-                "categories": {name: size for name, size in self.categories.items() if size},
-            }
-            if self.tagged:
-                found["tagged"] = self.tagged
-            if self.largest_activation_bytes:
-                found["largest_activation_bytes"] = self.largest_activation_bytes
-        return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **found})
+        """What it found, as of `now_ns`; categories of no bytes are left out."""
+        return made(Classification, {"age_ns": max(0, now_ns - self.time_ns), **self._found()})
+
+    def text(self, now_ns: int) -> codec.Text:
+        """The same, for a frame of `now_ns`; from the agent's thread, when nothing will be added any more."""
+        rest = self._text
+        if not rest:
+            rest = self._text = codec.rest_of(self._found())
+        return codec.aged(max(0, now_ns - self.time_ns), rest)
 
     def unexplained(self, allocated_bytes: int) -> int:
         """Bytes of `allocated_bytes` that this look does not explain."""
         return abs(allocated_bytes - self.allocated_bytes) + abs(self.categories.get("unattributed", 0))
 
     def possible(self, allocated_bytes: Optional[int]) -> bool:
-        """Whether what stays from step to step can all still be there; else the model has gone, and this is past."""
-        held = sum(self.categories.get(name, 0) for name in ("parameters", "buffers", "optimizer_state"))
-        return allocated_bytes is None or held <= allocated_bytes
+        """Whether what stays can all still be there; else the model has gone, and this is past."""
+        if self._stays_bytes < 0:
+            self._stays_bytes = sum(self.categories.get(name, 0) for name in _STAYS)
+        return allocated_bytes is None or self._stays_bytes <= allocated_bytes
 
 
 class Looks:
@@ -176,9 +189,14 @@ class Looks:
         """
         if allocated_bytes is None:
             return now
-        found = [now, *(self._latest.get((device, kind)) for kind in _NEAREST.get(phase, ()))]
-        looks = [look for look in found if look is not None]
-        return min(looks, key=lambda look: look.unexplained(allocated_bytes), default=None)
+        nearest, least = now, 0 if now is None else now.unexplained(allocated_bytes)
+        for kind in _NEAREST.get(phase, ()):
+            look = self._latest.get((device, kind))
+            if look is not None:
+                unexplained = look.unexplained(allocated_bytes)
+                if nearest is None or unexplained < least:
+                    nearest, least = look, unexplained
+        return nearest
 
     def _look(self, kind: str, phases: Phases, now_ns: int, born_in: str, *, finished: bool) -> dict[str, Look]:
         if not self._lock.acquire(blocking=False):

@@ -18,6 +18,8 @@ IN_HOOK = "in_hook"
 _BACKWARD_END: _Mark = ("backward_end", 0)
 _NAP: _Mark = (NAP[0], NAP[2])
 _MOST_REGULAR = 8
+#: So many are taken in one by one: less is gone through for them than to see that their steps are alike.
+_FEW = 24
 
 
 class Notes:
@@ -58,30 +60,30 @@ class Notes:
             if kind != "reset" and self.unclosed:
                 readings.close(self.unclosed)
                 self.unclosed = 0
-        finished = self._boundary(kind, at_ns, key) if kind != "reset" else None
+        if kind == "reset":
+            return None
+        phases = self._phases
+        finished: Optional[bool]
+        if kind == "step":
+            phases.explicit_step(at_ns)
+            self.at_start = finished = True
+        elif kind == IN_HOOK:
+            finished = phases.boundary("optimizer_end", at_ns, key) if phases.depth else None
+        else:
+            if kind == "optimizer_end":
+                self._steps[key] = self._steps.get(key, 0) + 1
+            finished = phases.boundary(kind, at_ns, key)
+            if finished is not None:
+                self.in_backward = kind == "backward_end"
+                # A step that begins after evaluation begins there.
+                if phases.phase != "evaluation":
+                    self.at_start = finished
         if finished:
             self.ended_by = kind
             if taken is not None and readings is not None:
-                readings.close(self._phases.step)
+                readings.close(phases.step)
             else:
-                self.unclosed = self._phases.step
-        return finished
-
-    def _boundary(self, kind: str, at_ns: int, key: int) -> Optional[bool]:
-        if kind == "step":
-            self._phases.explicit_step(at_ns)
-            self.at_start = True
-            return True
-        if kind == IN_HOOK:
-            return self._phases.boundary("optimizer_end", at_ns, key) if self._phases.depth else None
-        if kind == "optimizer_end":
-            self._steps[key] = self._steps.get(key, 0) + 1
-        finished = self._phases.boundary(kind, at_ns, key)
-        if finished is not None:
-            self.in_backward = kind == "backward_end"
-            # A step that begins after evaluation begins there.
-            if self._phases.phase != "evaluation":
-                self.at_start = finished
+                self.unclosed = phases.step
         return finished
 
     def take_in_oldest(self) -> Optional[bool]:
@@ -118,6 +120,15 @@ class Notes:
     def take_in_all(self) -> None:
         """All that wait now, regular steps at one go: short ones leave thousands of notes a second."""
         notes = list(self.waiting)
+        if len(notes) <= _FEW:
+            for _ in notes:
+                self.take_in_oldest()
+        else:
+            self._take_in_many(notes)
+        if self.nap.ends and not self.nap.asleep:
+            self._take_in_nap()  # an end that came while the others were taken
+
+    def _take_in_many(self, notes: list[Any]) -> None:
         marks = [_BACKWARD_END if type(note) is int else (note[0], note[2]) for note in notes]
         phases, at, begun = self._phases, 0, 0
         before = phases.regular() if self.at_start else None
@@ -138,8 +149,6 @@ class Notes:
                     self._regular.clear()
                 self._regular[after] = marks[begun:at]
             before, begun = after, at
-        if self.nap.ends and not self.nap.asleep:
-            self._take_in_nap()  # an end that came while the others were taken
 
     def _repeat(self, notes: list[Any], marks: list[_Mark], pattern: list[_Mark], begun: int) -> int:
         """Takes in the steps from `begun` on that are like this one, which changes nothing but the count; their end."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .exact import ExactPeaks, Taken
 
 #: At most this share of the training's time goes into counters at boundaries, and into sending what they say.
-_SHARE, _BURST_NS = 0.001, 5_000_000
+_SHARE, _BURST_NS = 0.0008, 5_000_000
 #: Steps are read at their boundaries no oftener than this; more would be thrown away by the eye.
 SPACING_NS = 500_000_000
 _REFRESH_NS = 1_000_000_000
@@ -67,7 +67,8 @@ class Readings:
     @property
     def settled(self) -> bool:
         """Whether the devices are known; not before one that has been initialised is also used."""
-        return bool(self.devices) and not (self.on_host and self._backends.initialized)
+        devices = self.devices
+        return bool(devices) and not (devices[0].device == "host" and self._backends.initialized)
 
     def due(self, now_ns: int) -> bool:
         """Whether the step that begins now may be read at its boundaries."""

@@ -87,12 +87,15 @@ class _Viewer:
                 queue = self._past or self._frames
                 if not queue:
                     return False
-                batch = bytearray()
-                while queue and len(batch) < 65_536:
-                    batch += queue.popleft()
+                head = queue.popleft()
+                if queue:
+                    batch = bytearray(head)
+                    while queue and len(batch) < 65_536:
+                        batch += queue.popleft()
+                    head = bytes(batch)
                 if queue is self._past:
-                    self._past_bytes -= len(batch)
-                self._head = bytes(batch)
+                    self._past_bytes -= len(head)
+                self._head = head
             sent = _send(self.connection.fileno(), self._head, len(self._head), _AT_ONCE)
             if sent < 0:
                 number = ctypes.get_errno()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import operator
 import struct
 import typing
 from collections.abc import Iterator
@@ -41,7 +41,6 @@ def _fields(value: object) -> dict[str, typing.Any]:
 
 _HOLDERS = (tuple, dict)
 _encoder = json.JSONEncoder(separators=(",", ":"), default=_fields)
-_all_of_it = json.JSONEncoder(separators=(",", ":"), default=operator.attrgetter("__dict__"))
 
 
 def encode(message: object) -> bytes:
@@ -50,10 +49,63 @@ def encode(message: object) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+class Text(str):
+    """JSON already: in a frame it stands for the object that it says."""
+
+    __slots__ = ()
+
+
 def encode_frame(frame: frames.Frame) -> bytes:
-    """As `encode`, without looking for fields that hold nothing: whoever made this frame has left them out."""
-    body = _all_of_it.encode({"kind": "frame", **frame.__dict__}).encode()
+    """As `encode`, without looking for fields that hold nothing: whoever made this frame has left them out.
+
+    Frames come one at a time, when others have had the processor's caches: what a general encoder touches takes ten
+    times as long then as it does again and again. So the names are there already, and only numbers are put between.
+    """
+    body = _object({"kind": "frame", **frame.__dict__}).encode()
     return _LENGTH.pack(len(body)) + body
+
+
+def rest_of(fields: dict[str, typing.Any]) -> str:
+    """The JSON of what comes after an object's first field, for `aged`."""
+    return "," + _object(fields)[1:]
+
+
+def aged(age_ns: int, rest: str) -> Text:
+    """An object whose age is its first field, and all that changes of it."""
+    return Text(f'{{"age_ns":{age_ns}{rest}')
+
+
+#: By the names of an object's fields. Categories are among them, of which a program may have named some itself.
+_templates: dict[tuple[str, ...], str] = {}
+_MOST_TEMPLATES = 256
+_string = functools.lru_cache(64)(_encoder.encode)
+
+
+def _object(fields: dict[str, typing.Any]) -> str:
+    names = tuple(fields)
+    template = _templates.get(names)
+    if template is None:
+        if len(_templates) >= _MOST_TEMPLATES:
+            _templates.clear()
+        template = ",".join([_string(name).replace("%", "%%") + ":%s" for name in names])
+        template = _templates[names] = "{" + template + "}"
+    return template % tuple([value if value.__class__ is int else _word(value) for value in fields.values()])
+
+
+def _word(value: typing.Any) -> str:
+    kind = value.__class__
+    if kind is Text or kind is int:
+        return str(value)
+    if kind is str:
+        return _string(value)
+    if value is None or kind is bool:
+        return _CONSTANTS[value]
+    if kind is tuple:
+        return f"[{','.join([_word(item) for item in value])}]"
+    return _object(value if kind is dict else value.__dict__)
+
+
+_CONSTANTS = {None: "null", False: "false", True: "true"}
 
 
 def from_json(plain: object) -> typing.Any:

@@ -22,8 +22,13 @@ def segment(*sizes: int, address: int = 1 << 40, free: int = 0, state: str = "ac
     states: list[dict[str, Any]] = [{"size": size, "state": state} for size in sizes]
     if free:
         states.append({"size": free, "state": "inactive"})
-    allocated = sum(sizes) if state == "active_allocated" else 0
-    return {"address": address, "blocks": states, "segment_pool_id": (0, 0), "allocated_size": allocated}
+    active = sum(sizes)
+    sums = {
+        "allocated_size": active if state == "active_allocated" else 0,
+        "active_size": active,
+        "total_size": active + free,
+    }
+    return {"address": address, "blocks": states, "segment_pool_id": (0, 0), **sums}
 
 
 def blocks(*sizes: int) -> Blocks:
