@@ -27,7 +27,7 @@ from .membership import Membership
 from .observer import Observer
 from .process import text_of, working_folder
 from .readings import Reading
-from .recorded import peak_bytes, recorded_steps, with_forward, without_sites
+from .recorded import let_others_run, peak_bytes, recorded_steps, with_forward, without_sites
 from .recording import Recording
 from .retries import Retries
 from .sample import Sample
@@ -355,7 +355,7 @@ class Agent:
         graph = observer.graph.done and observer.graph.collect()
         if graph is not None:
             forward, observer.recorder.forward = observer.recorder.forward, None
-            graph = with_forward(graph, forward, self._torch_folder(), _let_others_run)
+            graph = with_forward(graph, forward, self._torch_folder(), let_others_run)
             self._keep(server, codec.encode(graph))
         if observer.error is not None:
             now = time.monotonic_ns()
@@ -381,7 +381,7 @@ class Agent:
         """Makes the messages of a recorded step, and keeps them for viewers that come later."""
         events = self.observer.events
         try:
-            steps = recorded_steps(recording, self._torch_folder(), _let_others_run)
+            steps = recorded_steps(recording, self._torch_folder(), let_others_run)
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a history like no known torch's
             text = f"this torch's history could not be read: {type(error).__name__}: {error}"
             events.append(Event("record_refused", time.monotonic_ns(), recording.step, "between", text=text))
@@ -496,7 +496,3 @@ class Agent:
         self._wake()
         # It tells its viewers and removes its socket, in much less.
         thread.join(_GOODBYE_SECONDS + self.observer.rehearsal.patience_ns() / 1e9)
-
-
-def _let_others_run() -> None:
-    time.sleep(0.0005)

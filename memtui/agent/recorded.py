@@ -6,6 +6,7 @@ On the agent's thread, from plain data: no tensor is touched and no torch is cal
 from __future__ import annotations
 
 import bisect
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -52,6 +53,11 @@ class _Block:
 def recorded_steps(recording: Recording, torch_folder: str, pause: Callable[[], None]) -> list[RecordedStep]:
     """One message a device that has been used. `pause` is called now and then."""
     return [_Device(recording, index, torch_folder, pause).message() for index in recording.devices]
+
+
+def let_others_run() -> None:
+    """A pause in long work, in which the training gets the interpreter."""
+    time.sleep(0.0005)
 
 
 def with_forward(

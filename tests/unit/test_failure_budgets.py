@@ -19,7 +19,10 @@ _COST_NS = 50_000_000
 
 def failures() -> Failures:
     observer = SimpleNamespace(
-        torch=None, readings=SimpleNamespace(devices=[]), notes=SimpleNamespace(latest=lambda: ("forward", 3))
+        torch=None,
+        lock=threading.Lock(),
+        readings=SimpleNamespace(devices=[]),
+        notes=SimpleNamespace(latest=lambda: ("forward", 3)),
     )
     return Failures(cast(Observer, observer))
 
@@ -27,7 +30,7 @@ def failures() -> Failures:
 def test_the_first_is_read_and_few_of_those_that_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN readings that take long, THEN the rest are told with what costs nothing."""
 
-    def held(self: Failures, device: str, now_ns: int) -> dict[str, Any]:
+    def held(self: Failures, device: str, now_ns: int, alone: bool) -> dict[str, Any]:
         begun = time.thread_time_ns()
         while time.thread_time_ns() - begun < _COST_NS:
             pass
