@@ -26,7 +26,10 @@ _PLAN_VALUES = _RUN_VALUES - {"--frames", "--max-shape"} | {
 _PLAN_OPTIONS = _PLAN_VALUES | {"--json", "--keep", "--live", "--output", "--list"}
 #: What memtui is installed with, by what is imported; and what pip calls it.
 _NEEDED = {"psutil": "psutil", "textual": "textual", "rich": "rich", "pynvml": "nvidia-ml-py", "pyte": "pyte"}
-_COMMANDS = ("run", "attach", "ps", "record", "open", "report", "demo", "plan", "estimate", "explain", "serve")
+_COMMANDS = (
+    *("run", "attach", "ps", "record", "open", "report", "demo", "plan", "estimate", "explain"),
+    *("serve", "watch"),
+)
 #: As they are written in `memtui.tui.palette`, which is not imported for a help text.
 THEMES = ("auto", "dark", "light", "colour-blind", "contrast", "sixteen", "no-colour")
 #: How the file of `run --report` ends: what else follows it is the program.
@@ -180,10 +183,8 @@ def _aside(options: argparse.Namespace) -> int:
         from memtui.commands.plan import plan
 
         return plan(options)
-    if options.command == "serve":
-        from memtui.commands.serve import serve
-
-        return serve(options)
+    if options.command in ("serve", "watch"):
+        return _many_hosts(options)
     if options.command == "explain":
         from memtui.commands.explain import run_explain
 
@@ -195,6 +196,17 @@ def _aside(options: argparse.Namespace) -> int:
     from memtui.commands.estimate import run_estimate
 
     return run_estimate(options)
+
+
+def _many_hosts(options: argparse.Namespace) -> int:
+    """The two ends of a Prometheus server."""
+    if options.command == "serve":
+        from memtui.commands.serve import serve
+
+        return serve(options)
+    from memtui.commands.watch import watch
+
+    return watch(options)
 
 
 def _give_up_output() -> None:
@@ -231,14 +243,14 @@ def _parser(command: str) -> argparse.ArgumentParser:
         help="at its end print what memtui report says of it, on standard error, or write it to OUT.md, OUT.json or "
         "OUT.txt",
     )
-    _watching(run)
+    watching(run)
     attach = commands.add_parser("attach", help="watch a process that runs already, here or over ssh")
     if command == "attach":
         from memtui.commands.attach_options import add_options as add_attach_options
 
         add_attach_options(attach)
         _max_shape(attach)
-        _watching(attach)
+        watching(attach)
     commands.add_parser("ps", help="list what can be watched", description="Lists training processes of this machine.")
     record = commands.add_parser("record", help="write a memory snapshot of a running training's next steps")
     if command == "record":
@@ -259,8 +271,16 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     _exact_peaks(demo)
     _max_shape(demo)
-    _watching(demo)
-    _plan(commands)
+    watching(demo)
+    planning = commands.add_parser(
+        "plan",
+        help="say whether a program fits a GPU, without one",
+        usage="memtui plan --gpu GPU [options] SCRIPT ARGS… | -m MODULE ARGS… | -- COMMAND ARGS…",
+    )
+    if command == "plan":
+        from memtui.commands.plan_options import add_options as add_plan_options
+
+        add_plan_options(planning)
     estimate = commands.add_parser(
         "estimate",
         help="a training's memory in closed form, without a script",
@@ -278,6 +298,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
         from memtui.commands.serve_options import add_options as add_serve_options
 
         add_serve_options(serve)
+    watch = commands.add_parser("watch", help="watch the ranks that a Prometheus server knows of")
+    if command == "watch":
+        from memtui.commands.watch_options import add_options as add_watch_options
+
+        add_watch_options(watch)
     return parser
 
 
@@ -310,7 +335,7 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="say whether a request of so many bytes (1.5GiB, 96KiB) would have fitted into the last segments in the "
         "log; they are in it from when somebody looked at the app's tab 6",
     )
-    _watching(opening, log=False)
+    watching(opening, log=False)
     snapshots = opening.add_argument_group("memory snapshots")
     snapshots.add_argument(
         "--at", metavar="INSTANT", help="this instant instead of the peak: an event's number, 1.2s, start or end"
@@ -323,39 +348,6 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
     form.add_argument("--stacks", metavar="OUT", type=a_file, help="write folded stacks, for flame graph tools")
     form.add_argument("--html", metavar="OUT", type=a_file, help="write torch's own web view; needs torch")
-
-
-def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
-    plan = commands.add_parser(
-        "plan",
-        help="say whether a program fits a GPU, without one",
-        usage="memtui plan --gpu GPU [options] SCRIPT ARGS… | -m MODULE ARGS… | -- COMMAND ARGS…",
-        description="Runs a program for some steps on a virtual GPU, with PyTorch's own CUDA allocator, and says "
-        "whether it fits, its peak, and what that is made of. It needs no GPU and no driver, but a CUDA build of "
-        "PyTorch. What the program writes is thrown away, and it has no network. The status is 0 where it fits, 3 "
-        "where it does not and 4 where that is not known. What stands behind the script is the program's, as with "
-        "memtui run; but where no --gpu stands before it, --gpu may follow it directly, and memtui's options then go "
-        "on to the first other word, or to --.",
-    )
-    plan.add_argument("--gpu", action="append", metavar="GPU", help="a100-80g, 4090, 24GiB; several: a table of them")
-    plan.add_argument("--gpus", type=a_count, default=1, metavar="N", help="how many of them the program sees")
-    plan.add_argument("--list", action="store_true", help="list the GPUs that are known by name")
-    plan.add_argument("--context", metavar="SIZE", help="a CUDA context takes this much on it: 400MiB")
-    plan.add_argument("--steps", type=a_count, metavar="N", help="so many; without it, until no peak rises any more")
-    plan.add_argument(
-        "--fit", action="append", metavar="NAME=LOW..HIGH", help="find the largest value that fits: batch_size=1..256"
-    )
-    plan.add_argument(
-        "--compare",
-        action="append",
-        metavar="NAME=A,B…",
-        help="a table of an argument's values, or of a variable's in capitals; several: all combinations",
-    )
-    plan.add_argument("--json", action="store_true", help="print the answer as JSON")
-    plan.add_argument("--output", action="store_true", help="print the end of its output, on standard error")
-    plan.add_argument("--keep", action="store_true", help="let it write and use the network as ever")
-    plan.add_argument("--live", action="store_true", help="show it in the app as it runs")
-    _watching(plan)
 
 
 def _exact_peaks(parser: argparse.ArgumentParser) -> None:
@@ -376,7 +368,8 @@ def _max_shape(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
+def watching(parser: argparse.ArgumentParser, *, log: bool = True) -> None:
+    """Options of every command that shows something of a training."""
     parser.add_argument(
         "--headless", action="store_true", help="a line a second instead of the app; the default without a terminal"
     )

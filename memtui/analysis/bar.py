@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Optional
 
 from memtui.session.session import Session
@@ -57,7 +58,20 @@ _RARE = frozenset(
 
 def build_bar(session: Session, device: str, ladder: Ladder, policy: Policy) -> Bar:
     """The bar of the widest whole that is known: the device, else what the allocator has reserved, else the process."""
-    inside = _reserved_bands(session, device, ladder)
+    return _bar(ladder, _reserved_bands(session, device, ladder), lambda: _note(session, device, ladder, policy))
+
+
+def bar_of(ladder: Ladder, categories: Optional[Mapping[str, int]], split_bytes: Optional[int]) -> Bar:
+    """The same from figures of one instant without a session: `categories` is None where nothing was classified."""
+    inside: list[Band] = []
+    if ladder.reserved_bytes is not None and ladder.allocated_bytes is not None:
+        inside = _inside_bands(ladder, categories, None, split_bytes, None)
+    elif ladder.reserved_bytes is not None:
+        inside = [band("reserved", ladder.reserved_bytes)]
+    return _bar(ladder, inside, str)
+
+
+def _bar(ladder: Ladder, inside: list[Band], note: Callable[[], str]) -> Bar:
     if ladder.total_bytes is not None and ladder.free_bytes is not None:
         bands = [*inside, *_outside_bands(ladder)]
         label, total = ("host" if ladder.is_host else "device"), ladder.total_bytes
@@ -71,7 +85,7 @@ def build_bar(session: Session, device: str, ladder: Ladder, policy: Policy) -> 
             "device", Figure(ladder.total_bytes, "measured" if ladder.total_bytes is not None else "unknown"), ()
         )
     shown = tuple(each for each in bands if each.figure.value or each.key not in _RARE)
-    return Bar(label, Figure(total, "measured", source=ladder.source), shown, _note(session, device, ladder, policy))
+    return Bar(label, Figure(total, "measured", source=ladder.source), shown, note())
 
 
 def band(key: str, value: int, kind: Kind = "measured", age_ns: Optional[int] = None) -> Band:
@@ -88,24 +102,35 @@ def _reserved_bands(session: Session, device: str, ladder: Ladder) -> list[Band]
         return [band("reserved", ladder.reserved_bytes)]
     frame = session.device_frame(device)
     found = session.classification(device)
-    if found is None or frame is None:
+    categories, age = None, None
+    if found is not None and frame is not None:
+        categories = found[0].categories
+        age = None if session.frame is None else session.frame.time_ns - found[1]
+    blocks = session.blocks(device)
+    split = None if frame is None else frame.inactive_split_bytes
+    return _inside_bands(ladder, categories, age, split, None if blocks is None else blocks[0])
+
+
+def _inside_bands(
+    ladder: Ladder,
+    categories: Optional[Mapping[str, int]],
+    age_ns: Optional[int],
+    split: Optional[int],
+    blocks: Optional[BlockSummary],
+) -> list[Band]:
+    assert ladder.allocated_bytes is not None
+    if categories is None:
         bands = [band("allocated", ladder.allocated_bytes)]
     else:
-        classification, measured_ns = found
-        age = None if session.frame is None else session.frame.time_ns - measured_ns
-        figures = dict(classification.categories)
+        figures = dict(categories)
         # What came and went since is nobody's yet; negative where memory was freed.
-        figures["unattributed"] = (
-            figures.get("unattributed", 0) + ladder.allocated_bytes - sum(classification.categories.values())
-        )
+        figures["unattributed"] = figures.get("unattributed", 0) + ladder.allocated_bytes - sum(categories.values())
         # A category that is not named holds nothing: its place is kept, or the legend would move with every phase.
         order = [*CATEGORIES, *(key for key in figures if key not in CATEGORIES)]
         bands = [
-            band(key, figures.get(key, 0), "derived" if key == "unattributed" else "measured", age) for key in order
+            band(key, figures.get(key, 0), "derived" if key == "unattributed" else "measured", age_ns) for key in order
         ]
-    blocks = session.blocks(device)
-    split = None if frame is None else frame.inactive_split_bytes
-    return bands + _cache_bands(ladder, split, None if blocks is None else blocks[0])
+    return bands + _cache_bands(ladder, split, blocks)
 
 
 def _cache_bands(ladder: Ladder, split: Optional[int], blocks: Optional[BlockSummary]) -> list[Band]:

@@ -80,6 +80,9 @@ class _State:
 
 def build_forecast(session: Session, device: str, ladder: Ladder) -> Forecast:
     """The forecast for `device`."""
+    told = session.told_forecasts.get(device)
+    if told is not None:
+        return Forecast(told.allocated_bytes, "predicted", told.device_bytes, told.headroom_bytes, told.source)
     state = _still_to_come(session, device)
     predicted = _predicted(session, device, state)
     first, actual = _first_step(session, device)

@@ -92,7 +92,9 @@ def _company(others: tuple[OtherProcess, ...]) -> list[str]:
     """The largest other processes by name, pid and bytes; a zombie's memory too."""
     largest = sorted(others, key=lambda process: process.bytes_held or 0, reverse=True)
     named = [
-        f"{clean(process.name, 20) or 'process'} {process.pid} {units.size(process.bytes_held)}"
+        f"{clean(process.name, 20) or 'process'} {process.pid or ''} {units.size(process.bytes_held)}".replace(
+            "  ", " "
+        )
         for process in largest[:_OTHERS_NAMED]
     ]
     if len(largest) > _OTHERS_NAMED:

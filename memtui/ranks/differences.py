@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections.abc import Sequence
 from typing import Optional
@@ -15,6 +16,13 @@ from .words import kinds, ranks
 
 #: Parts of a model have these sizes; what follows the batch does not tell stages apart.
 _COMPARED = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "inputs", "communication")
+#: A group with so many times fewer ranks than the largest one is no part of the model of its own.
+_FEW = 8
+_MOST_GROUPS = 256
+#: More ranks than these are told in one line.
+_BY_NAME = 3
+#: So many ranks on each side are a rank's neighbours.
+_NEAR = 4
 #: Inputs that differ by less than this are the same batch.
 _SAME_BATCH = 1.05
 
@@ -24,10 +32,14 @@ def difference_findings(rows: Sequence[RankRow], policy: RanksPolicy) -> list[Fi
     known = [row for row in rows if not row.over and row.peak.value and row.holding.looks and row.completed]
     groups = stages(known, policy)
     found: list[Finding] = []
-    if len(groups) > 1 and _are_stages(groups):
-        found.append(_stages_finding(groups))
+    parts, strays = whole_stages(groups)
+    if len(parts) > 1 and _are_stages(parts):
+        found.append(_stages_finding(parts))
+        found += _of_no_stage(strays, parts)
+        groups = parts
     elif len(groups) > 1:
-        found += _odd_models(groups)
+        usual = max(groups, key=len)
+        found += _odd_models([group for group in groups if group is not usual], usual)
     for group in groups:
         found += _unlike(group, policy)
     return found
@@ -42,8 +54,33 @@ def stages(rows: Sequence[RankRow], policy: RanksPolicy) -> list[list[RankRow]]:
                 group.append(row)
                 break
         else:
-            groups.append([row])
+            # No training has so many stages, and the time that this takes grows with their number.
+            if len(groups) < _MOST_GROUPS:
+                groups.append([row])
+            else:
+                groups[-1].append(row)
     return groups
+
+
+def whole_stages(groups: Sequence[list[RankRow]]) -> tuple[list[list[RankRow]], list[RankRow]]:
+    """The groups that can be stages, and the ranks of none: a few that are like no large group, and one in the midst
+    of another stage's ranks, whose amount it has no more than by chance.
+    """
+    most = max(map(len, groups), default=0)
+    parts = [group for group in groups if len(group) * _FEW >= most]
+    strays = [row for group in groups if len(group) * _FEW < most for row in group]
+    if len(parts) < 2:
+        return parts, strays
+    ordered = sorted((row.rank, place) for place, part in enumerate(parts) for row in part)
+    lost = set()
+    for number, (rank, place) in enumerate(ordered):
+        before, after = ordered[max(0, number - _NEAR) : number], ordered[number + 1 : number + 1 + _NEAR]
+        around = {beside for _, beside in (*before, *after)}
+        if before and after and len(around) == 1 and place not in around and len(parts[around.pop()]) > _NEAR:
+            lost.add(rank)
+    strays += [row for part in parts for row in part if row.rank in lost]
+    kept = [[row for row in part if row.rank not in lost] for part in parts]
+    return [part for part in kept if part], sorted(strays, key=lambda row: row.rank)
 
 
 def _same_part(one: RankRow, other: RankRow, policy: RanksPolicy) -> bool:
@@ -59,7 +96,7 @@ def _are_stages(groups: Sequence[Sequence[RankRow]]) -> bool:
     A single rank that is unlike all others, more than two of which are alike, is no stage.
     """
     counts = {group[0].holding.parameters for group in groups}
-    if len(counts) < len(groups):
+    if len(counts) < len(groups) and counts != {None}:
         return False
     sizes = sorted(map(len, groups))
     return not (len(sizes) == 2 and sizes[0] == 1 and sizes[1] > 2)
@@ -76,18 +113,20 @@ def _stages_finding(groups: Sequence[Sequence[RankRow]]) -> Finding:
     return Finding("stages", "unknown", numbers, text)
 
 
-def _odd_models(groups: Sequence[Sequence[RankRow]]) -> list[Finding]:
-    usual = max(groups, key=len)[0]
+def _odd_models(odd: Sequence[Sequence[RankRow]], usual: Sequence[RankRow]) -> list[Finding]:
+    if len(odd) > _BY_NAME:
+        numbers = tuple(row.rank for group in odd for row in group)
+        sizes = [group[0].holding.parameter_bytes or 0 for group in odd]
+        text = f"parameters {units.size(min(sizes))} to {units.size(max(sizes))}"
+        text += f" against {units.size(usual[0].holding.parameter_bytes)}"
+        return [Finding("model", "warning", numbers, f"{ranks(numbers)} hold other models: {text}")]
     found = []
-    for group in groups:
-        row = group[0]
-        if row is usual:
-            continue
-        own, others = row.holding, usual.holding
+    for group in odd:
+        own, others = group[0].holding, usual[0].holding
         text = f"parameters {units.size(own.parameter_bytes)} against {units.size(others.parameter_bytes)}"
         if own.dtypes != others.dtypes:
             text += f"; {', '.join(own.dtypes) or 'no dtype'} against {', '.join(others.dtypes) or 'no dtype'}"
-        elif own.parameters != others.parameters:
+        elif own.parameters is not None and own.parameters != others.parameters:
             text += f"; {own.parameters:,} of them against {others.parameters or 0:,}"
         numbers = tuple(each.rank for each in group)
         verb = "holds" if len(numbers) == 1 else "hold"
@@ -95,29 +134,58 @@ def _odd_models(groups: Sequence[Sequence[RankRow]]) -> list[Finding]:
     return found
 
 
+def _of_no_stage(strays: Sequence[RankRow], parts: Sequence[Sequence[RankRow]]) -> list[Finding]:
+    """Of ranks that hold what no stage does: a stage is mostly a run of neighbours, so they are set beside those."""
+    if len(strays) > _BY_NAME:
+        return [_together(strays)]
+    found = []
+    for row in strays:
+        beside = min(parts, key=lambda part: min(abs(each.rank - row.rank) for each in part))
+        more = _peak(row) - int(statistics.median(map(_peak, beside)))
+        text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} at its peak than the stage of its neighbours"
+        text += f": parameters {units.size(row.holding.parameter_bytes)} against "
+        text += units.size(beside[0].holding.parameter_bytes)
+        found.append(Finding("memory", "warning", (row.rank,), f"{ranks([row.rank])} holds {text}"))
+    return found
+
+
 def _unlike(group: Sequence[RankRow], policy: RanksPolicy) -> list[Finding]:
     """Ranks of one part whose peak is not the others'; of two, the larger."""
     if len(group) < 2:
         return []
-    found = []
+    unlike: list[tuple[RankRow, int]] = []
+    peaks = sorted(map(_peak, group))
     for row in group:
-        others = [other for other in group if other is not row]
-        median = int(statistics.median(_peak(other) for other in others))
+        median = _median_without(peaks, _peak(row))
         more = _peak(row) - median
         if abs(more) < max(policy.unlike_bytes, policy.unlike_share * median) or (len(group) == 2 and more < 0):
             continue
         # Where half of them are unlike the other half, the ones that hold more are told.
-        if more < 0 and sum(_peak(other) < _peak(row) * (1 + policy.unlike_share) for other in group) * 2 >= len(group):
+        if more < 0 and bisect.bisect_left(peaks, _peak(row) * (1 + policy.unlike_share)) * 2 >= len(group):
             continue
-        found.append(_unlike_finding(row, others, more))
-    return _together(found)
+        unlike.append((row, more))
+    if len(unlike) > _BY_NAME:
+        return [_together([row for row, _ in unlike])]
+    return [_unlike_finding(row, [other for other in group if other is not row], more) for row, more in unlike]
+
+
+def _median_without(values: Sequence[int], one: int) -> int:
+    """The median of sorted values but for this one of them."""
+    left = len(values) - 1
+    place = bisect.bisect_left(values, one)
+
+    def at(number: int) -> int:
+        return values[number if number < place else number + 1]
+
+    return at(left // 2) if left % 2 else (at(left // 2 - 1) + at(left // 2)) // 2
 
 
 def _unlike_finding(row: RankRow, others: Sequence[RankRow], more: int) -> Finding:
     batch = _batch(row, others)
     category, by = _main_difference(row, others, [key for key in _COMPARED if key != "inputs" or not batch])
     text = f"{units.size(abs(more))} {'more' if more > 0 else 'less'} than the others at its peak"
-    if category:
+    # One that explains little of it says nothing.
+    if category and abs(row.holding.of(category) - by) * 5 >= abs(more):
         text += f": {kinds(category)} {units.size(row.holding.of(category))} against {units.size(by)}"
     key = "batches" if batch else "memory"
     return Finding(key, "warning", (row.rank,), f"{ranks([row.rank])} holds {text}{batch}")
@@ -146,12 +214,10 @@ def _batch(row: RankRow, others: Sequence[RankRow]) -> str:
     return ""
 
 
-def _together(found: list[Finding]) -> list[Finding]:
-    """At most three of a kind, the largest ranks' numbers in one line where there are more."""
-    if len(found) <= 3:
-        return found
-    numbers = tuple(number for each in found for number in each.ranks)
-    return [Finding("memory", "warning", numbers, f"{ranks(numbers)} hold unlike much at their peaks; c compares two")]
+def _together(rows: Sequence[RankRow]) -> Finding:
+    """Many of a kind in one line."""
+    numbers = tuple(row.rank for row in rows)
+    return Finding("memory", "warning", numbers, f"{ranks(numbers)} hold unlike much at their peaks; c compares two")
 
 
 def _peak(row: RankRow) -> int:

@@ -38,7 +38,6 @@ class RankRow:
     world_size: Optional[int]
     life: int
     pid: int
-    name: str  # as its member's: "rank 3", "box/4242"
     host: str  # as the user named it, where that is another machine; else as it calls itself
     device: str  # as torch names it in that process
     uuid: str
@@ -60,6 +59,7 @@ class RankRow:
     since_ns: Optional[int]  # since the step under way began
     age_ns: Optional[int]  # of the newest frame
     holding: Holding
+    name: str = ""  # as its member's: "rank 3", "box/4242"
 
     @property
     def percent(self) -> Optional[float]:
@@ -123,7 +123,7 @@ def identity(row: RankRow) -> str:
     life = f", life {row.life}" if row.life > 1 else ""
     local = "" if row.local_rank is None else f"local rank {row.local_rank}"
     device = " ".join(part for part in (row.device, row.device_name, row.uuid) if part)
-    who = row.name if not row.name.startswith("rank ") else f"rank {row.rank}{world}{life}"
+    who = row.name if row.name and not row.name.startswith("rank ") else f"rank {row.rank}{world}{life}"
     parts = (who, local, row.host, f"pid {row.pid}", device, row.state_text)
     return " · ".join(part for part in parts if part)
 

@@ -21,9 +21,10 @@ from .policy import DEFAULT, RanksPolicy
 from .row import RankRow, build_row
 from .stepping import Slowest, slowest, stepping_findings
 
-Order = Literal["rank", "headroom", "skew"]
-ORDERS: tuple[Order, ...] = ("rank", "headroom", "skew")
-_URGENCY = {"bad": 0, "warning": 1, "unknown": 2, "good": 3}
+Order = Literal["rank", "headroom", "skew", "outliers"]
+ORDERS: tuple[Order, ...] = ("rank", "headroom", "skew", "outliers")
+#: What comes first of what was found.
+URGENCY = {"bad": 0, "warning": 1, "unknown": 2, "good": 3}
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,27 @@ class RanksView:
     apart: bool = False  # of unlike trainings: nothing is compared, and the numbers are no ranks
 
     def ordered(self, order: Order) -> tuple[RankRow, ...]:
-        """By rank, by headroom (least first), or by how far from the median its peak is (most first)."""
+        """By rank, by headroom (least first), by how far from the median its peak is (most first), or those first that
+        were found to be wrong, the worst of them at the top.
+        """
         if order == "headroom":
             return tuple(sorted(self.rows, key=lambda row: (row.over, _or_last(row.headroom.value), row.rank)))
         if order == "skew":
             middle = _median(self.rows)
             return tuple(sorted(self.rows, key=lambda row: (row.over, -abs((row.peak.value or 0) - middle), row.rank)))
+        if order == "outliers":
+            worst: dict[int, int] = {}
+            for finding in self.findings:
+                for rank in finding.ranks if finding.level in ("bad", "warning") else ():
+                    worst[rank] = min(worst.get(rank, 2), URGENCY[finding.level])
+
+            def place(row: RankRow) -> tuple[int, bool, int, int, int]:
+                urgency = min(URGENCY[row.level], 2)
+                # Those with which all is well stay in their places.
+                room = _or_last(row.headroom.value) if row.rank in worst or urgency < 2 else 0
+                return worst.get(row.rank, 2), row.over, urgency, room, row.rank
+
+            return tuple(sorted(self.rows, key=place))
         return self.rows
 
 
@@ -79,7 +95,7 @@ def build_ranks(
             *difference_findings(rows, policy),
             *restart_findings(current, past),
         ]
-    found.sort(key=lambda finding: _URGENCY[finding.level])
+    found.sort(key=lambda finding: URGENCY[finding.level])
     worlds = [row.world_size for row in rows if row.world_size is not None]
     world = max(worlds, default=None)
     return RanksView(
@@ -89,7 +105,7 @@ def build_ranks(
         rows=rows,
         past=tuple(build_row(member, now_ns, policy.looks) for member in past),
         findings=tuple(found),
-        summary=apart_summary(current, rows) if apart else _summary(rows, world, slowest(heard, policy), policy),
+        summary=apart_summary(current, rows) if apart else summary_of(rows, world, slowest(heard, policy), policy),
         facts="" if apart else _facts(rows),
         now_ns=now_ns,
         apart=apart,
@@ -109,7 +125,7 @@ def _program(members: list[Member]) -> str:
     return "" if told is None else command(told.argv)
 
 
-def _summary(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[Slowest], policy: RanksPolicy) -> str:
+def summary_of(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[Slowest], policy: RanksPolicy) -> str:
     """ "fullest rank 5, 97 % · skew 9.8 GiB · steps 1,201 to 1,203 · slowest rank 5, +41 ms a step"."""
     living = [row for row in rows if not row.over]
     parts = [f"{len(living)} of {len(rows)} ranks live"] if len(living) < len(rows) else []

@@ -32,6 +32,7 @@ class Series:
         self._levels = [_Level(self.capacity) for _ in range(levels)]
         self.last_time_ns: Optional[int] = None
         self.last_value: Optional[int] = None
+        self.apart_ns = 0  # how far samples are known to be apart, where they do not come as often as an agent's
 
     def append(self, time_ns: int, value: int, high: Optional[int] = None) -> None:
         """Adds a sample; one that is not newer than the newest is ignored (a history sent twice).

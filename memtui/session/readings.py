@@ -159,6 +159,16 @@ class ShapeForecast:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class ToldForecast:
+    """A device's predicted peak as somebody else has told it, who knows more of the process than is here; bytes."""
+
+    allocated_bytes: int
+    device_bytes: Optional[int] = None
+    headroom_bytes: Optional[int] = None
+    source: str = ""
+
+
 def bare_uuid(uuid: str) -> str:
     """A UUID without the "GPU-" or "MIG-" that torch leaves out and NVML does not."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

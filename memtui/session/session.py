@@ -33,7 +33,16 @@ from .fragments import Fragments
 from .history import CAPACITY, Series
 from .phasepeaks import PhasePeak, PhasePeaks
 from .phases import CHANGES_KEPT, PhaseHistory, follows
-from .readings import DeviceReading, DriverReading, HostReading, OptimizerTrial, ShapeForecast, SteadyStep, bare_uuid
+from .readings import (
+    DeviceReading,
+    DriverReading,
+    HostReading,
+    OptimizerTrial,
+    ShapeForecast,
+    SteadyStep,
+    ToldForecast,
+    bare_uuid,
+)
 from .steps import STEPS_KEPT, Step, StepHistory, StepPeak
 from .trials import Trials
 
@@ -134,6 +143,7 @@ class Session:
         self.trials = Trials()
         self._steady: dict[str, SteadyStep] = {}
         self._shapes: dict[tuple[str, str], ShapeForecast] = {}
+        self.told_forecasts: dict[str, ToldForecast] = {}  # by device
 
     # What the agent says
 
@@ -465,7 +475,7 @@ class Session:
         twin.trials, twin._steady, twin._shapes = self.trials.copy(), self._steady.copy(), self._shapes.copy()
         for table in (
             *("_device_frames", "_blocks", "_classifications", "_tensors", "_segments"),
-            *("_readings", "_paired", "_extra_devices"),
+            *("_readings", "_paired", "_extra_devices", "told_forecasts"),
         ):
             setattr(twin, table, dict(getattr(self, table)))
         return twin

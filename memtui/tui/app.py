@@ -203,15 +203,22 @@ class MemtuiApp(App[Outcome], inherit_bindings=False):
             self.monitor.say("there is one process only")
             return
         if self.overview is None:
-            from .screens.ranks import RanksScreen
-
-            self.overview = RanksScreen(feed, self.look, self._rate_hz)
-            # Else it is taken apart each time that it is left, and draws nothing when it is shown again.
+            self.overview = self._overview_of(feed)
+            # Else it is taken apart when a rank is opened, and a screen that was is never drawn again.
             self.install_screen(self.overview, "ranks")
         self.overview.set_look(self.look)
         if self.screen is self.monitor:
             self.push_screen(self.overview)
         self.overview.refresh_view()
+
+    def _overview_of(self, feed: RanksFeed) -> RanksScreen:
+        if hasattr(feed, "fleet"):
+            from .screens.fleet import FleetScreen
+
+            return FleetScreen(feed, self.look, self._rate_hz)
+        from .screens.ranks import RanksScreen
+
+        return RanksScreen(feed, self.look, self._rate_hz)
 
     def show_rank(self, member: Member, tab: str = "memory") -> None:
         """One rank's full screen, from the overview."""

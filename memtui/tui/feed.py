@@ -134,5 +134,11 @@ class RanksRecording(RanksFeed, Recording, Protocol):
     """Several recordings that are moved through time together."""
 
 
+def absent(feed: Feed, what: str) -> str:
+    """Why a feed has no "tensors", "segments", recorded "step" or "output", ever, and who has; "" where it may."""
+    say: Optional[Callable[[str], str]] = getattr(feed, "absent", None)
+    return "" if say is None else say(what)
+
+
 #: A session, a device and an instant to what one screen says of them.
 BuildView = Callable[["Session", str, int], "View"]

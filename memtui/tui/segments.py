@@ -17,7 +17,7 @@ from memtui.session.readings import ShapeForecast
 from memtui.wire.frames import Segments
 
 from . import roles
-from .feed import Feed
+from .feed import Feed, absent
 from .widgets.header import elapsed
 from .widgets.segments import FIT, SegmentMap
 
@@ -131,7 +131,9 @@ class LiveSegments:
 
     def _hint(self, *, paused: bool) -> tuple[str, str]:
         """What the empty tab says: why there is no map."""
-        session = self.feed.session
+        session, reason = self.feed.session, absent(self.feed, "segments")
+        if reason:
+            return roles.TEXT, reason
         if self.feed.replay:
             return roles.TEXT, _NONE_RECORDED
         if session.end is not None:

@@ -12,7 +12,7 @@ from memtui.session.session import Session
 from memtui.wire.frames import RecordedStep
 
 from . import roles
-from .feed import Feed
+from .feed import Feed, absent
 from .widgets.step import Step
 
 
@@ -28,7 +28,7 @@ class RecordedSteps:
 
     def ask(self) -> None:
         """Asks for the next step, or says why that is impossible."""
-        reason = recorded_words.cannot_record(self.feed.session, replay=self.feed.replay)
+        reason = absent(self.feed, "step") or recorded_words.cannot_record(self.feed.session, replay=self.feed.replay)
         if reason is None and not self.feed.request("record"):
             reason = "no step can be recorded: there is no agent to ask"
         if reason is not None:
@@ -39,7 +39,7 @@ class RecordedSteps:
 
     def save(self) -> None:
         """Saves the allocator's history of the next step, or says why that is impossible."""
-        reason = recorded_words.cannot_record(self.feed.session, replay=self.feed.replay)
+        reason = absent(self.feed, "step") or recorded_words.cannot_record(self.feed.session, replay=self.feed.replay)
         reason = reason or self.feed.save_history(lambda news: self._say(history_line(news)))
         if reason is not None:
             self._say(reason)
@@ -76,6 +76,9 @@ class RecordedSteps:
 
     def _hint(self, session: Session) -> tuple[str, str]:
         """What the empty tab says: how to get a step, or why there is none to get."""
+        never = absent(self.feed, "step")
+        if never:
+            return roles.TEXT, never
         reason = recorded_words.cannot_record(session, replay=self.feed.replay)
         if self.feed.replay:
             return roles.TEXT, "no step was recorded until now in this recording"

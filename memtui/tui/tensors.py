@@ -9,7 +9,7 @@ from memtui.analysis.tensors import Choice, build_table, categories_of
 from memtui.wire.frames import Tensors
 
 from . import roles
-from .feed import Feed
+from .feed import Feed, absent
 from .widgets.header import elapsed
 from .widgets.tensors import TensorList
 
@@ -79,7 +79,9 @@ class LiveTensors:
 
     def _hint(self, device: str, *, paused: bool) -> tuple[str, str]:
         """What the empty tab says: why there is no list, and where else to look."""
-        session = self.feed.session
+        session, reason = self.feed.session, absent(self.feed, "tensors")
+        if reason:
+            return roles.TEXT, reason
         if self.feed.replay:
             return roles.TEXT, _NONE_RECORDED
         if session.end is not None:

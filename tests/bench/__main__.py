@@ -20,6 +20,7 @@ NAMES = (
     "children",
     "viewer",
     "ranks",
+    "watch",
     "serve",
     "printing",
     "memory",

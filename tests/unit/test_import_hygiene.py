@@ -41,6 +41,12 @@ def test_what_is_below_the_interface_knows_neither_textual_nor_torch(package: st
     assert not loaded_by(f"import memtui.{package}").intersection(("textual", "rich", "torch"))
 
 
+def test_the_plain_viewer_knows_no_prometheus() -> None:
+    code = "import memtui.tui.app, memtui.tui.screens.ranks, memtui.commands.attach, memtui.commands.run; "
+    code += "assert not any(name.startswith('memtui.prometheus') for name in sys.modules)"
+    assert loaded_by(code)
+
+
 def test_commands_work_without_torch() -> None:
     code = "sys.modules['torch'] = None; from memtui.cli import main; sys.argv = ['memtui', 'ps']; status = main()"
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=False)

@@ -11,8 +11,9 @@ Column = Optional[tuple[int, int]]
 #: Pieces of a column in which the newest ones are asked for.
 PIECES = 8
 
-#: A figure is taken to hold until the next sample for so long; after that there is a gap to see.
-HOLD_NS = 2_500_000_000
+#: A figure is taken to hold until the next sample for so long; after that there is a gap to see. Of what is known to
+#: be sampled seldom, for so many times as samples are apart.
+HOLD_NS, HOLD_SAMPLES = 2_500_000_000, 2.5
 
 
 class Track:
@@ -41,7 +42,7 @@ class Track:
         self._update(series, first, count, step_ns)
         if close:
             return _last_values(self._raw, series, first, step_ns, now_ns)
-        return bridge(self._raw, max(1, HOLD_NS // step_ns), now_ns // step_ns - first, series.last_value)
+        return bridge(self._raw, max(1, hold_ns(series) // step_ns), now_ns // step_ns - first, series.last_value)
 
     def sampled(self) -> list[bool]:
         """Which of the columns asked for last have a sample of their own."""
@@ -63,6 +64,11 @@ class Track:
                 self._raw[changed:] = _fine_window(series, start * step_ns, (first + count) * step_ns, count - changed)
         self._series, self._step, self._first, self._held = series, step_ns, first, held
         self._newest_ns = series.last_time_ns
+
+
+def hold_ns(series: Series) -> int:
+    """How long a figure of a series is taken to hold."""
+    return max(HOLD_NS, int(HOLD_SAMPLES * series.apart_ns))
 
 
 def _fine_window(series: Series, start_ns: int, end_ns: int, columns: int) -> list[Column]:
@@ -87,7 +93,7 @@ def _last_values(raw: list[Column], series: Series, first: int, step_ns: int, no
         begins_ns = (first + place) * step_ns
         if not in_gap:
             held, in_gap = series.around(begins_ns)[0], True
-        if held is not None and begins_ns - held[0] <= HOLD_NS and begins_ns <= now_ns:
+        if held is not None and begins_ns - held[0] <= hold_ns(series) and begins_ns <= now_ns:
             result[place] = (held[1], held[1])
     return result
 

@@ -82,10 +82,13 @@ def _short_hosts(hosts: Sequence[str]) -> dict[str, str]:
     return dict(zip(hosts, short if len(set(short)) == len(hosts) else hosts))
 
 
-def layout(width: int, rows: Sequence[RankRow], *, chart: bool = True) -> Layout:
-    """How a row of so many cells is divided; with a `chart` beside the bar where both have room."""
-    longest = max(map(len, places(rows, width)), default=6)
-    device = min(max(6, longest), 14 if width >= 100 else 10)
+def layout(width: int, rows: Sequence[RankRow], *, chart: bool = True, device: int = 0) -> Layout:
+    """How a row of so many cells is divided; with a `chart` beside the bar where both have room.
+
+    `device` is how long what stands there may be; by itself as long as torch's names are.
+    """
+    longest = max((len(row.device) for row in rows), default=6)
+    device = device or min(max(6, longest), 10)
     steps = max(5, max((len(f"{row.step or 0:,}") for row in rows), default=1) + 1)
     narrow = width < 100
     took, phase = (7, 9) if narrow else (9, 11)

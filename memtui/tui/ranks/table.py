@@ -59,9 +59,13 @@ class RanksTable(Lines):
         if count <= lines and not self.multiples:
             return 0
         if self.multiples:
-            return max(1, min(count, max(-(-count // lines), width // BAR_CELL), width // LEAST_CELL))
+            return max(1, min(count, max(-(-count // lines), width // BAR_CELL), width // self._least_cell()))
         across = -(-count // lines)
-        return across if width // across >= LEAST_CELL else 0
+        return across if width // across >= self._least_cell() else 0
+
+    def _least_cell(self) -> int:
+        """Cells that the numbers of these ranks need."""
+        return LEAST_CELL + max(0, len(str(max(row.rank for row in self.rows))) - 2)
 
     def per_page(self, width: int, height: int) -> int:
         """How many ranks are in view."""
@@ -90,8 +94,7 @@ class RanksTable(Lines):
 
     def _table(self, shown: Sequence[RankRow], width: int, height: int) -> list[Row]:
         tall = self.card_height(height)
-        divided = layout(width, self.rows, chart=tall == 1)
-        self._name_places(width)
+        divided = layout(width, self.rows, chart=tall == 1, device=self._device_width(width))
         unit = unit_of(self.rows)
         tracks: list[list[Sample]] = []
         cells = divided.chart if tall == 1 else width - _MARGIN - 2
@@ -119,11 +122,27 @@ class RanksTable(Lines):
         line = Line().add(label.rjust(_MARGIN - 1) + " ", roles.DIM)
         return line.add_cells(chart.text, chart.roles).row(_MARGIN + len(chart.text))
 
+    def _device_width(self, width: int) -> int:
+        """Cells of the column of devices; 0 is as wide as their names."""
+        if not self._several_hosts:
+            return 0
+        named = places(self.rows, width)
+        self._places = {(row.rank, row.life): where for row, where in zip(self.rows, named)}
+        return max(6, *map(len, named))
+
+    @property
+    def _several_hosts(self) -> bool:
+        return len({row.host for row in self.rows}) > 1
+
+    def _device_head(self, width: int) -> str:
+        return "where" if self._several_hosts else "device"
+
+    def _device_text(self, row: RankRow, width: int) -> str:
+        return self._places.get((row.rank, row.life), row.device) if self._several_hosts else row.device
+
     def _head(self, divided: Layout, unit: str, top: int, width: int) -> Row:
-        apart = self.view is not None and self.view.apart
-        several = len({row.host for row in self.rows}) > 1
-        head = ("  no.  " if apart else "  rank ") + ("where" if several else "device").ljust(divided.device)
-        line = Line().add(head, roles.DIM)
+        number = "  no.  " if self.view is not None and self.view.apart else "  rank "
+        line = Line().add(number + self._device_head(divided.device).ljust(divided.device), roles.DIM)
         line.add(f"used {unit}".rjust(USED.width + 6)[-USED.width - 6 :], roles.DIM).add("  ", roles.DIM)
         total = max((row.total.value or 0 for row in self.rows), default=0)
         scale = f"{units.size(total)}" if total else ""
@@ -157,8 +176,13 @@ class RanksTable(Lines):
         look = self.look
         line = Line()
         self._add_name(line, row, place)
-        where = self._places.get((row.rank, row.life), row.device)
-        line.add(" " + clip(look.text(where), divided.device, look.glyphs.ellipsis).ljust(divided.device), roles.TEXT)
+        line.add(
+            " "
+            + clip(look.text(self._device_text(row, divided.device)), divided.device, look.glyphs.ellipsis).ljust(
+                divided.device
+            ),
+            roles.TEXT,
+        )
         quiet = roles.DIM if row.over else roles.TEXT
         line.add(look.text(number(row.used, unit)).rjust(USED.width), quiet)
         full = percent(row) or units.UNKNOWN
@@ -178,9 +202,6 @@ class RanksTable(Lines):
         line.add(look.text(units.duration(row.step_ns)).rjust(divided.took), quiet).add(" ", " ")
         self._add_phase(line, row)
         return line.row(width)
-
-    def _name_places(self, width: int) -> None:
-        self._places = {(row.rank, row.life): where for row, where in zip(self.rows, places(self.rows, width))}
 
     def _add_name(self, line: Line, row: RankRow, place: int, digits: int = 4) -> None:
         chosen = place == self.chosen
@@ -248,8 +269,7 @@ class RanksTable(Lines):
 
     def _lines_of(self, shown: Sequence[RankRow], width: int, unit: str) -> tuple[Callable[[int], Row], Row]:
         """Lines of the table, beside each other."""
-        divided = layout(width, self.rows)
-        self._name_places(width)
+        divided = layout(width, self.rows, device=self._device_width(width))
         tracks = [self._track(row, divided.chart) for row in shown]
         top = spark.highest(tracks)
 

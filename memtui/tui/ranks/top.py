@@ -20,6 +20,7 @@ class RanksTop(Lines):
         self.view: Optional[RanksView] = None
         self.message = ""
         self.replay = ""  # of a recording, the time of day
+        self.age = ""  # of the figures, where they are not of now
 
     def wanted(self, width: int, most: int) -> int:
         """Lines that all findings take, `most` of them at most; one for that nothing was found."""
@@ -31,9 +32,8 @@ class RanksTop(Lines):
     def source(self) -> object:
         """What the lines say."""
         view = self.view
-        return (
-            None if view is None else (view.program, view.hosts, view.summary, view.findings, self.message, self.replay)
-        )
+        said = None if view is None else (view.program, view.hosts, len(view.rows), view.summary, view.findings)
+        return said, self.message, self.replay, self.age
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Who, the summary, and findings with the worst first."""
@@ -72,16 +72,20 @@ class RanksTop(Lines):
 
     def _who(self, view: RanksView, width: int) -> Row:
         dot = f" {self.look.glyphs.dot} "
-        count = f"{len(view.rows)} {'processes' if view.apart else 'ranks'}"
-        where = f" on {', '.join(view.hosts[:2])}" if view.hosts else ""
+        count = f"{len(view.rows):,} ranks" if len(view.rows) > 1 else "1 rank"
+        if view.apart:
+            count = f"{len(view.rows):,} processes"
+        where = f" on {', '.join(view.hosts)}" if view.hosts else ""
+        if len(view.hosts) > 2:
+            where = f" on {len(view.hosts)} hosts"
         right = shorten(self.look.text(view.summary), width - 24, self.look.glyphs.ellipsis)
         line = Line().add(" ", " ")
         if self.replay:
             line.add(f" REPLAY {self.replay} ", roles.CHIPS["unknown"]).add(" ", " ")
         room = width - line.width - len(cells(right)) - 2
-        tail = dot + count
+        tail = dot + count + (dot + self.age if self.age else "")
         if len("memtui" + dot + tail + where) + 16 <= room:
-            tail += where
+            tail = dot + count + where + (dot + self.age if self.age else "")
         front = "memtui" + dot if len("memtui" + dot + tail) + 14 <= room else ""
         program = words(
             self.look.text(view.program), max(0, room - len(front) - len(tail) - 1), self.look.glyphs.ellipsis

@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 from memtui.analysis.view import View
 from memtui.session.session import Session
 from memtui.tui.exhausted import Exhausted
-from memtui.tui.feed import BuildView, ExitText, RanksFeed
+from memtui.tui.feed import BuildView, ExitText, RanksFeed, absent
 from memtui.tui.look import Look
+from memtui.tui.plot.scale import SPANS, USUAL_SPAN
 
 from .monitor import MonitorScreen
 
@@ -36,7 +37,7 @@ class RankScreen(MonitorScreen):
             return replace(view, program=f"{self._rank_words(session)}{view.program}") if feed.several else view
 
         super().__init__(feed, named, look, device, rate_hz)
-        self._of: Optional[Session] = None
+        self._widened = False  # the chart has the feed's usual span
 
     def _rank_words(self, session: Session) -> str:
         member = next((each for each in self.ranks.members if each.session is session), None)
@@ -52,14 +53,26 @@ class RankScreen(MonitorScreen):
         """Another rank is shown: nothing that was chosen or asked of the last one is of it."""
         self.device, self.device_chosen = None, False
         self.figures.cursor = None
+        usual_s = getattr(self.feed, "usual_span_s", 0)
+        if usual_s and not self._widened:
+            span = next((place for place, each in enumerate(SPANS) if each >= usual_s), USUAL_SPAN)
+            self.timeline.window = replace(self.timeline.window, span=span)
+        self._widened = True
         self.timeline.window = self.timeline.window.live()
         if self.timeline.paused_ns is not None:
             self.action_pause()
         self.exhausted = Exhausted(self.feed, self.status.say)
+        self._tell_replay()
         if self.feed.replay:
             self.show_recording()
         self.refresh_view()
         self.action_tab(tab)
+
+    def _tell_replay(self) -> None:
+        """One feed may show now and the past by turns."""
+        replay = self.feed.replay
+        self.keys.replay = self.header.replay = self.chart.input.recorded = replay
+        self.chart.input.end_label = "end" if replay else "now"
 
     def program_ended(self, status: Optional[ExitText]) -> None:
         """The launcher's status is no rank's."""
@@ -79,6 +92,8 @@ class RankScreen(MonitorScreen):
         """Shows one of the tabs, or all ranks."""
         if name == _TAB:
             cast("MemtuiApp", self.app).show_ranks()
+        elif name == "output" and absent(self.feed, "output"):
+            self.say(absent(self.feed, "output"))
         else:
             super().action_tab(name)
 

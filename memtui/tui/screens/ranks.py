@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Optional, cast
 
 from textual.app import ComposeResult
@@ -43,7 +44,7 @@ class Legend(Lines):
 
     def __init__(self, look: Look) -> None:
         super().__init__(look, id="ranks-legend")
-        self.rows: tuple[RankRow, ...] = ()
+        self.rows: Sequence[RankRow] = ()
         self.facts = self.chosen = ""
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -161,7 +162,7 @@ class RanksScreen(Screen[None], inherit_bindings=False):
         elif names:
             table.chosen = min(table.chosen, len(names) - 1)
             self._chosen = names[table.chosen]
-        self.top.view, self.letters.rows, self.letters.facts = view, rows, view.facts
+        self.top.view, self.letters.rows, self.letters.facts = view, self._lettered(rows), view.facts
         self.letters.chosen = "" if self.row is None else identity(self.row)
         if time.monotonic() > self._message_until:
             self.top.message = ""
@@ -173,8 +174,12 @@ class RanksScreen(Screen[None], inherit_bindings=False):
         paint(self, [self.top, self.table, self.letters], self.look)
         page = table.per_page(table.size.width, table.size.height)
         last = min(len(rows), table.first + page)
-        self.keys.place = f"{table.first + 1} to {last} of {len(rows)}" if page < len(rows) else ""
+        self.keys.place = f"{table.first + 1} to {last} of {len(rows):,}" if page < len(rows) else ""
         paint(self, [self.keys], self.look)
+
+    def _lettered(self, rows: Sequence[RankRow]) -> Sequence[RankRow]:
+        """Those whose letters are explained."""
+        return rows
 
     def _arrange(self) -> None:
         width, height = self.app.size
