@@ -13,8 +13,10 @@ from .history_parts import HistoryParts
 from .history_recorder import HistoryRecorder, Taken
 from .server import Server
 
-#: Of each tick so much processor time is given to it: 0.5 % of it.
-_WORK_NS = 500_000
+#: Of each tick so much processor time is given to it: 0.5 % of it, and half of that where all is sent soon even so.
+_WORK_NS, _LEAST_WORK_NS = 500_000, 250_000
+#: What an event takes, at most, and how many ticks are soon.
+_EVENT_NS, _SOON = 3_000, 200
 #: Between two pieces of work the training gets the interpreter, should it wait for it.
 _BREATH_SECONDS = 0.0005
 
@@ -25,6 +27,7 @@ class HistorySender:
     def __init__(self) -> None:
         self._viewer: Any = None
         self._messages: Optional[Iterator[Optional[bytes]]] = None
+        self._work_ns = _WORK_NS
         self._end = HistoryNews("complete")
 
     def ask(self, server: Server, recorder: HistoryRecorder, request: Request, viewer: Any) -> None:
@@ -60,12 +63,14 @@ class HistorySender:
             self._work(server, recorder, self._messages)
 
     def _begin(self, server: Server, taken: Taken) -> None:
+        events = taken.figures["events"]
+        self._work_ns = min(_WORK_NS, max(_LEAST_WORK_NS, events * _EVENT_NS // _SOON))
         self._messages = HistoryParts(taken.snapshot).messages()
         server.send(self._viewer, codec.encode(HistoryNews("sending", "", taken.figures, taken.notices)))
         self._end = HistoryNews("complete", "", taken.figures, taken.notices)
 
     def _work(self, server: Server, recorder: HistoryRecorder, messages: Iterator[Optional[bytes]]) -> None:
-        end_ns = time.thread_time_ns() + _WORK_NS
+        end_ns = time.thread_time_ns() + self._work_ns
         try:
             for message in messages:
                 if message is not None:
