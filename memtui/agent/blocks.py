@@ -233,9 +233,16 @@ class BlockReader:
             self._call = self._choose()
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history."""
+        """Torch's own snapshot, without traces where it can leave them out; it leaves an entry in a history.
+
+        None where torch has none to give: for as long as a block is live that was recorded with a call site in a file
+        whose name is no text, it cannot make one.
+        """
         self._ready()
-        return self._call() if self._call is not None else None
+        try:
+            return self._call() if self._call is not None else None
+        except RuntimeError:
+            return None
 
 
 def device_blocks(segments: list[dict[str, Any]], device: str) -> Blocks:

@@ -115,13 +115,12 @@ class HistorySwitch:
             finally:
                 self._own = 0
             self.on = True  # also where another thread has just switched it off
-            segments: list[dict[str, Any]] = uncollected(self._lean)["segments"]
-            return segments
+            return uncollected(self._lean).get("segments")
         self._unpausable = True
         return None
 
     def _lean(self) -> dict[str, Any]:
-        return self.reader.snapshot() or {"segments": []}
+        return self.reader.snapshot() or {}
 
     def turn_off(self) -> None:
         """From any thread; everything is as it was."""
