@@ -32,7 +32,7 @@ _MOST_BLOCKS = 200_000
 _MOST_PINNED, _MOST_SITES = 8, 8
 #: Another thread may be reading the same blocks: it is waited for about as long as that takes, after which they are
 #: read here too.
-_LOCK_SECONDS, _LOCK_SECONDS_A_BLOCK, _TOLD_SECONDS = 0.02, 3e-6, 0.1
+_LOCK_SECONDS, _LOCK_SECONDS_A_BLOCK, _TOLD_SECONDS = 0.02, 1e-5, 0.1
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _MOST_TEXT = 300
 _TORCH = f"{os.sep}torch{os.sep}"
