@@ -88,3 +88,10 @@ def error_share(event: Event) -> Optional[float]:
     """A scored forecast's error, as a share of what happened, with its sign; None where it cannot be told."""
     predicted, actual = event.figures.get("predicted_bytes"), event.figures.get("actual_bytes")
     return None if predicted is None or not actual else predicted / actual - 1
+
+
+def error_words(error: float, *, exact: bool) -> str:
+    """ "+24.1 %"; where what happened may have been more only the error that is sure, which may be none: then ""."""
+    if exact:
+        return f"{100 * error:+.1f} %"
+    return f"{100 * error:+.1f} % at least" if error < 0 else ""

@@ -10,7 +10,7 @@ from memtui.session.steps import step_number
 from memtui.wire.frames import Event, Model
 
 from . import units
-from .errors import SCORED, error_share
+from .errors import SCORED, error_share, error_words
 from .text import clean, phase_words, place_words
 from .view import Answer, EventLine, Level
 
@@ -157,9 +157,14 @@ def _scored(event: Event, model: Optional[Model]) -> Optional[str]:
     )
     if predicted is None or actual is None or error is None:
         return None
-    bound = "" if _first(event, "actual_exact") != 0 else "≥ "
     what, _, when = clean(event.text, 100).partition(", ")
-    score = f"{what}: forecast {units.size(predicted)}, actual {bound}{units.size(actual)}, {100 * error:+.1f} %"
+    exact = _first(event, "actual_exact") != 0
+    parts = (
+        f"forecast {units.size(predicted)}",
+        f"actual {'' if exact else '≥ '}{units.size(actual)}",
+        error_words(error, exact=exact),
+    )
+    score = f"{what}: {', '.join(part for part in parts if part)}"
     return f"{score}: {when}" if when else score
 
 

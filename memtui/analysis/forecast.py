@@ -15,7 +15,7 @@ from memtui.session.steps import StepPeak, step_number
 from memtui.wire.frames import Optimizer
 
 from . import units
-from .errors import Interval, Stage, interval_of
+from .errors import Interval, Stage, error_words, interval_of
 from .firststep import backward_to_come, before_optimizer, kept_bytes, settled_bytes, slack_bytes
 from .ladder import Ladder
 from .optimizers import missing_state_bytes, temporary_bytes
@@ -153,8 +153,9 @@ def forecast_lines(forecast: Forecast, ladder: Ladder, *, over: bool = False) ->
         line = f"first step {units.size(forecast.first_step_bytes)} predicted before its optimizer ran"
         if actual is not None:
             bound = "" if actual.exact else "≥ "
-            error = 100 * (forecast.first_step_bytes - actual.bytes_held) / max(1, actual.bytes_held)
-            line += f", {bound}{units.size(actual.bytes_held)} actual ({error:+.1f} %)"
+            error = (forecast.first_step_bytes - actual.bytes_held) / max(1, actual.bytes_held)
+            missed = error_words(error, exact=actual.exact)
+            line += f", {bound}{units.size(actual.bytes_held)} actual" + (f" ({missed})" if missed else "")
         lines.append(line)
     for name, reason in forecast.unpredictable.items():
         why = clean(reason, 200) or "its size cannot be told from its class"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Optional
 
-from memtui.wire.frames import DeviceFrame
+from memtui.wire.frames import DeviceFrame, Frame
+
+from .steps import StepPeak
 
 
 def peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFrame, step: int) -> Optional[int]:
@@ -27,3 +30,17 @@ def peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFra
         if of_step > before_step + 1 or peak_bytes > (before.step_peak_bytes or 0):
             reached.append(peak_bytes)
     return max(reached, default=None)
+
+
+def peaks_between(before: Frame, now: Frame) -> Iterator[tuple[StepPeak, Optional[int]]]:
+    """Peaks of steps that ended in between but not with this frame, and since when such a step ran, if known.
+
+    A viewer that comes late is sent few of the old frames, and hardly ever the one that a step ended with.
+    """
+    for device in now.devices:
+        held, step = device.last_step_peak_bytes, device.last_step_peak_step
+        if held is None or step is None or not before.step < step < now.step:
+            continue
+        # The one that was under way then; any other began later.
+        since_ns = before.step_since_ns if step == before.step + 1 else before.time_ns
+        yield StepPeak(device.device, step, held, device.last_step_peak_exact, device.last_step_peak_phase), since_ns

@@ -25,7 +25,7 @@ from memtui.wire.frames import (
     Tensors,
 )
 
-from .between import peak_between
+from .between import peak_between, peaks_between
 from .events import insert
 from .firststep import FirstStep
 from .floors import Floor, Floors
@@ -193,7 +193,7 @@ class Session:
         for gone in self._device_frames.keys() - {device.device for device in frame.devices}:
             del self._device_frames[gone]
         if before is not None and frame.step > before.step:
-            self._apply_step(frame)
+            self._apply_step(before, frame)
         if frame.boundary is None:
             self._apply_highest(frame)
         if self._records:
@@ -232,7 +232,7 @@ class Session:
         if self.steps.first is None and early:
             self._first_steps.setdefault(name, FirstStep()).add(frame, device)
 
-    def _apply_step(self, frame: Frame) -> None:
+    def _apply_step(self, before: Frame, frame: Frame) -> None:
         end_ns = frame.time_ns if frame.step_since_ns is None else frame.step_since_ns
         peaks = [
             StepPeak(
@@ -246,6 +246,8 @@ class Session:
             if device.last_step_peak_bytes is not None and device.last_step_peak_step in (None, frame.step)
         ]
         self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
+        for peak, since_ns in peaks_between(before, frame):
+            self.steps.add_highest(peak, since_ns)
 
     def _apply_highest(self, frame: Frame) -> None:
         for device in frame.devices:

@@ -36,6 +36,18 @@ def test_the_first_step_is_scored_when_it_is_over() -> None:
     assert event_text(event) == text
 
 
+def test_an_error_that_may_be_none_is_not_said() -> None:
+    """GIVEN that at least so much was reached, THEN only a forecast that was too low is known to be wrong."""
+
+    def said(actual: int) -> str:
+        figures = {"predicted_bytes": 658 * MIB, "actual_bytes": actual * MIB, "actual_exact": 0}
+        return event_text(Event(SCORED, 0, 20, "", "cuda:0", figures, "later steps, after the first backward"))
+
+    assert said(530) == "later steps: forecast 658.0 MiB, actual ≥ 530.0 MiB: after the first backward"
+    over = "later steps: forecast 658.0 MiB, actual ≥ 700.0 MiB, -6.0 % at least: after the first backward"
+    assert said(700) == over
+
+
 def test_each_is_told_once() -> None:
     """Also by a scorer that comes later, where the event is there already."""
     run, scorer = Run(), Scorer()

@@ -253,3 +253,36 @@ def test_every_message_is_quick_however_long_the_run() -> None:
     assert sorted(costs[-500:])[250] < 5 * sorted(costs[:500])[250]
     assert run.session.reading("cuda:0") is None
     assert UUID
+
+
+def test_the_peak_of_a_step_that_did_not_end_with_a_frame() -> None:
+    """GIVEN an old history, of which only few frames were kept, THEN a later one says what a step between has held."""
+    run = Run()
+    run.adam(96 * MIB, state=192 * MIB, steps=1)
+    told = {"last_step_peak_bytes": 552 * MIB, "last_step_peak_exact": False, "last_step_ns": SECOND // 20}
+    run.frame(408 * MIB, step=3, step_since_ns=run.now_ns, last_step_peak_step=2, **told)
+    assert run.session.steps.highest("cuda:0") is None  # it may have ended before anybody looked
+    run.frame(408 * MIB, step=60, step_since_ns=run.now_ns, last_step_peak_step=17, **told)
+    run.frame(408 * MIB, step=90, step_since_ns=run.now_ns, last_step_peak_step=17, **told)
+    run.step = 91
+    run.frame(408 * MIB, allocated_peak_bytes=658 * MIB, step_since_ns=run.now_ns, last_step_peak_step=17, **told)
+
+    steady = run.session.steps.steady("cuda:0")
+    assert steady is not None
+    assert (steady.step, steady.bytes_held, steady.exact) == (17, 552 * MIB, False)
+    view = build_view(run.session, "cuda:0", run.now_ns)
+    assert "peak allocated 658.0 MiB predicted" in view.forecast[0]
+
+
+def test_a_step_that_began_before_the_state_is_not_steady() -> None:
+    """GIVEN the state came while a step between two frames ran, THEN its peak is no whole step's with state."""
+    run = Run()
+    run.frame(216 * MIB, step_since_ns=run.now_ns)
+    begun = run.now_ns
+    run.session.steps.optimizer_state_since(begun + 1)
+    run.frame(408 * MIB, step=9, step_since_ns=begun, last_step_peak_step=2, last_step_peak_bytes=504 * MIB)
+
+    assert run.session.steps.steady("cuda:0") is None
+    highest = run.session.steps.highest("cuda:0")
+    assert highest is not None
+    assert highest.step == 2
