@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from memtui.session.members import Member
+from memtui.session.members import SEVERAL, Member
 from memtui.session.session import Session
 from memtui.sources.log_format import LogError
-from memtui.sources.log_ranks import RankLog
+from memtui.sources.log_ranks import RankLog, number_logs
 from memtui.sources.log_reader import SECOND_NS, LogReader
 
 from .headless_ranks import RankLines
@@ -56,13 +56,14 @@ class _Recorded:
     """What lines are made of, at one instant of the logs."""
 
     driver = None
-    label = ""
     several = True
 
     def __init__(self, readers: Sequence[tuple[RankLog, LogReader]]) -> None:
         self._readers = readers
-        self._sessions: list[Session] = []
+        self._sessions = [reader.whole for _, reader in readers]
         self._members = [self._member(place, log) for place, (log, _) in enumerate(readers)]
+        apart = number_logs([(member, log) for member, (log, _) in zip(self._members, readers)])
+        self.label = SEVERAL if apart else ""
         self._now_ns = 0
 
     def _member(self, place: int, log: RankLog) -> Member:

@@ -21,7 +21,7 @@ from memtui.session.members import Member
 from memtui.session.session import Session
 from memtui.snapshots.reading import looks_like_snapshot
 from memtui.sources.log_format import LogError
-from memtui.sources.log_ranks import RankLog, rank_logs
+from memtui.sources.log_ranks import RankLog, number_logs, rank_logs
 from memtui.sources.log_reader import LogReader
 
 from .ownline import writable
@@ -76,17 +76,19 @@ def _of_ranks(shown: str, logs: Sequence[RankLog], device: Optional[str]) -> Rep
     if not read:
         raise LogError(trouble[0])
     members = [each[0] for each in read]
+    apart = number_logs([(member, log) for member, log, _, _ in read])
     chosen = reported(members, lambda member: bool(used_devices(member.session)))
     if chosen is None:
         commands = ", ".join(f"memtui open {clean(log.path, 200)}" for log in logs[:_NAMED])
+        what = "processes" if apart else "ranks"
         raise CommandError(
-            f"{shown} is of {len(logs):,} ranks, and no log of theirs has figures of PyTorch: {commands}"
+            f"{shown} is of {len(logs):,} {what}, and no log of theirs has figures of PyTorch: {commands}"
         )
     paths = {id(member): clean(log.path, 200) for member, log, _, _ in read}
     _, _, seen, end_ns = next(each for each in read if each[0] is chosen)
     found = build_report(chosen.session, seen, end_ns, _devices(paths[id(chosen)], chosen.session, device))
     lines = rank_lines(members, chosen, lambda member: f"memtui report {paths[id(member)]}")
-    return replace(found, rank=chosen.rank, ranks=lines, notices=(*found.notices, *trouble))
+    return replace(found, rank=None if apart else chosen.rank, ranks=lines, notices=(*found.notices, *trouble))
 
 
 def _member(log: RankLog, session: Session) -> Member:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from .session import Session
 
+#: What processes of unlike trainings are called together.
+SEVERAL = "several trainings"
 #: Ends of ranks that are as near to each other may be told in another order than they came in.
 _TOGETHER_NS = 2_000_000_000
 
@@ -95,6 +97,21 @@ def number_lives(members: Iterable[Member]) -> None:
         if member.rank is not None:
             counted[member.rank] += 1
             member.life = counted[member.rank]
+
+
+def number_apart(found: Sequence[tuple[Member, frozenset[str]]]) -> bool:
+    """Counts rows, in this order, where the members are of more than one training; whether that is so.
+
+    Beside each member stands what it has in common with others of its training.
+    """
+    trainings: list[frozenset[str]] = []
+    for _, job in found:
+        trainings = [each for each in trainings if not each & job] + [
+            job.union(*(each for each in trainings if each & job))
+        ]
+    for place, (member, _) in enumerate(found):
+        member.number = place if len(trainings) > 1 else None
+    return len(trainings) > 1
 
 
 def first_failed(members: Iterable[Member]) -> Optional[Member]:

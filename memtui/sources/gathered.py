@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Optional
 
-from memtui.session.members import Member, first_failed, newest, number_lives
+from memtui.session.members import SEVERAL, Member, first_failed, newest, number_apart, number_lives
 from memtui.session.readings import DriverReading
 from memtui.session.session import Session
 from memtui.wire.histories import HistoryNews
@@ -20,7 +20,7 @@ from .driver_poller import DriverPoller
 from .driver_shared import Find, reading_for
 from .finding import found_below
 from .log_format import LogError
-from .log_ranks import log_of_rank, path_of_rank
+from .log_ranks import Side, log_of_rank
 from .log_writer import LogWriter
 from .monitor import Monitor
 from .place import Here, Place
@@ -121,7 +121,7 @@ class Gathered:
     @property
     def label(self) -> str:
         """Of one training its own words say it."""
-        return "" if all(member.number is None for member in self.members) else "several trainings"
+        return "" if all(member.number is None for member in self.members) else SEVERAL
 
     @property
     def agent_silence(self) -> str:
@@ -255,10 +255,13 @@ class Gathered:
     def _add(self, spot: Spot, found: FoundThere) -> None:
         if spot.link is not None:
             spot.link.watch(found.pid, found.started).agent = found.agent
+        # What is local to a machine is told apart by the machine.
+        apart = [each if each.startswith("at ") else f"{spot.label} {each}" for each in found.job]
+        job = frozenset(apart or [f"{spot.label} process {found.pid} {found.started}"])
         monitor = Monitor(
             found.pid,
             collect=False,
-            log=self._log_of(found),
+            log=self._log_of(spot, found, job),
             enter=not found.agent,
             driver=False,
             trials=self._trials.of_rank if spot.link is None else NoTrials,
@@ -276,44 +279,29 @@ class Gathered:
         spot.members[found.pid, found.started] = member
         self.members.append(member)
         self._monitors[id(member)] = monitor
-        # What is local to a machine is told apart by the machine.
-        apart = [each if each.startswith("at ") else f"{spot.label} {each}" for each in found.job]
-        self._jobs[id(member)] = frozenset(apart or [f"{spot.label} process {found.pid} {found.started}"])
+        self._jobs[id(member)] = job
         monitor.on_change = self._changed
         self._keep(monitor.start())
         if self._some is not None:
             self._some.set()
 
-    def _log_of(self, found: FoundThere) -> Optional[LogWriter]:
+    def _log_of(self, spot: Spot, found: FoundThere, job: frozenset[str]) -> Optional[LogWriter]:
         if self._log is None or self._whole_log:
             log, self._log = self._log, None  # of the first alone
             return log
-        lives = sum(each.rank == found.rank for each in self.members if found.rank is not None)
-        rank = found.rank
-        name = path_of_rank(self._log.path, found.pid, rank, 1 + lives)
-        if name in self._names:
-            rank = None
-        self._names.add(name)
+        life = 1 + sum(each.rank == found.rank for each in self.members if found.rank is not None)
+        side = Side(spot.label, self._spots.index(spot), job)
         try:
-            return log_of_rank(self._log, found.pid, rank, 1 + lives)
+            return log_of_rank(self._log, found.pid, found.rank, life, side, self._names)
         except LogError:
             return None
 
     def _arrange(self) -> None:
         """Ranks of one training keep their numbers; where there is more than one training rows are counted."""
-        groups: list[tuple[set[str], list[Member]]] = []
-        for member in self.members:
-            job = set(self._jobs[id(member)])
-            joined = [group for group in groups if group[0] & job]
-            groups = [group for group in groups if not group[0] & job]
-            names = job.union(*(group[0] for group in joined))
-            groups.append((names, [*(each for group in joined for each in group[1]), member]))
-        apart = len(groups) > 1
         # In the order in which they were asked for, whichever machine answered first.
         of_spot = {id(member): place for place, spot in enumerate(self._spots) for member in spot.members.values()}
-        for place, member in enumerate(sorted(self.members, key=lambda each: of_spot.get(id(each), 0))):
-            member.number = place if apart else None
-        if not apart:
+        ordered = sorted(self.members, key=lambda each: of_spot.get(id(each), 0))
+        if not number_apart([(member, self._jobs[id(member)]) for member in ordered]):
             number_lives(self.members)
 
     # The drivers

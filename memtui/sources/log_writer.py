@@ -64,10 +64,11 @@ class LogWriter:
         """Writes a reading of the viewer's own."""
         self._write(reading_line(_KINDS[type(reading)], reading))
 
-    def names_rank(self, file: str, pid: int, rank: Optional[int], life: int) -> None:
-        """Writes which file beside this one has the lines of a rank."""
+    def names_rank(self, file: str, pid: int, rank: Optional[int], life: int, side: Optional[Plain] = None) -> None:
+        """Writes which file beside this one has the lines of a rank, and of which machine and training it is."""
         said = {} if rank is None else {"rank": rank}
-        self._write({"kind": "rank", "time_ns": time.monotonic_ns(), **said, "life": life, "pid": pid, "file": file})
+        line = {"kind": "rank", "time_ns": time.monotonic_ns(), **said, "life": life, "pid": pid, "file": file}
+        self._write({**line, **(side or {})})
         self._flush()
 
     def end(self, end: End) -> None:

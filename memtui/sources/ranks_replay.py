@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Callable, Optional
 
-from memtui.session.members import Member, newest
+from memtui.session.members import SEVERAL, Member, newest
 from memtui.session.readings import DeviceReading, DriverReading, OtherProcess, ShapeForecast
 from memtui.session.session import Session
 from memtui.wire.histories import HistoryNews
 
 from .log_format import LogError
-from .log_ranks import RankLog
+from .log_ranks import RankLog, number_logs
 from .replay import Replay
 
 
@@ -21,7 +21,6 @@ class RanksReplay:
 
     replay = True
     program = None
-    label = ""
 
     def __init__(
         self, logs: Sequence[RankLog], foretell: Optional[Callable[[Session], Iterable[ShapeForecast]]] = None
@@ -32,7 +31,9 @@ class RanksReplay:
         self.on_change: Optional[Callable[[], None]] = None
         self.start_ns = self.end_ns = 0
         self._cursor_ns = 0
+        self.label = ""
         self._replays: list[tuple[Member, Replay]] = []
+        self._logs: list[RankLog] = []  # of the replays
         self._missing: list[str] = []
         for log in logs:
             try:
@@ -41,6 +42,7 @@ class RanksReplay:
                 self._missing.append(str(error))
                 continue
             self._replays.append((_member(log, recording), recording))
+            self._logs.append(log)
         if not self._replays:
             raise LogError(self._missing[0] if self._missing else "the log names no ranks")
         self._chosen = self._replays[0]
@@ -99,6 +101,9 @@ class RanksReplay:
         for text in self._missing:
             self.session.notice("log", text)
         self.seek(self.end_ns)
+        if number_logs([(member, log) for (member, _), log in zip(self._replays, self._logs)]):
+            self.label = SEVERAL
+            self._changed()
 
     async def stop(self) -> None:
         """Closes the logs."""

@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Optional
 
 import pytest
 from textual.pilot import Pilot
@@ -17,7 +18,7 @@ from textual.pilot import Pilot
 from memtui.ranks.view import build_ranks
 from memtui.session.session import End
 from memtui.sources.log_format import LogError
-from memtui.sources.log_ranks import log_of_rank, path_of_rank, rank_logs
+from memtui.sources.log_ranks import Side, log_of_rank, path_of_rank, rank_logs
 from memtui.sources.log_writer import LogWriter
 from memtui.sources.ranks_replay import RanksReplay
 from memtui.tui.app import MemtuiApp
@@ -57,6 +58,96 @@ def test_each_rank_and_life_has_a_file() -> None:
     assert path_of_rank("a/run.jsonl", 7, 3, 1) == "a/run.rank-3.jsonl"
     assert path_of_rank("a/run.jsonl", 7, 3, 2) == "a/run.rank-3.life-2.jsonl"
     assert path_of_rank("a/run", 7, None, 1) == "a/run.pid-7"
+    assert path_of_rank("a/run", 7, None, 2) == "a/run.pid-7-2"
+
+
+def trainings(folder: pathlib.Path, *sides: Optional[Side], rank: Optional[int] = None) -> str:
+    """The log of processes of unlike trainings: each of pid 6022, and rank `rank` of one."""
+    path = str(folder / "run.jsonl")
+    main = LogWriter(path, "0.1.0")
+    taken: set[str] = set()
+    for number, side in enumerate(sides):
+        training = RankTraining(number, 1)
+        feed = MadeUpRanks([training], 0.0)
+        log = log_of_rank(main, 6022, rank, 1, side, taken)
+        session = feed.sessions[0]
+        session.apply(replace(training.hello(), rank=rank, pid=6022), 0)
+        assert session.hello is not None
+        log.message(session.hello, session)
+        for _ in range(80):
+            feed.advance(0.1)
+            frame = session.frame
+            assert isinstance(frame, Frame)
+            log.message(frame, session)
+        log.end(End(BEGUN_NS + 8 * SECOND, exception="ValueError" if number else None))
+        log.close()
+    main.close()
+    return path
+
+
+@pytest.mark.parametrize("rank", [None, 0])
+def test_several_trainings_are_replayed_as_they_were_watched(rank: Optional[int], tmp_path: pathlib.Path) -> None:
+    """GIVEN processes of two trainings on two machines, THEN both are there, by their machines and pids."""
+    sides = Side("b", 1, frozenset(["b process 6022 7"])), Side("a", 0, frozenset(["a process 6022 9"]))
+    path = trainings(tmp_path, *sides, rank=rank)
+    logs = rank_logs(path)
+    assert len({log.path for log in logs}) == 2
+    replay = RanksReplay(logs)
+    asyncio.run(replay.start())
+    assert replay.several
+    view = build_ranks(replay.members, replay.now_ns(), replay.driver, replay.label)
+    assert (view.apart, view.program) == (True, "several trainings")
+    assert [row.name for row in view.rows] == ["a/6022", "b/6022"]  # as they were asked for
+    asyncio.run(replay.stop())
+    command = [sys.executable, "-m", "memtui", "open", path, "--headless"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    *lines, first, last = done.stdout.splitlines()
+    assert len(lines) >= 7
+    assert all(" · 2 processes · " in line or line.startswith("a/6022 ended: ValueError") for line in lines)
+    assert first.startswith("a/6022: ValueError")
+    assert last.startswith("b/6022: finished")
+    assert "This is a/6022 of 2, which failed first" in reported(path).stdout
+    assert json.loads(reported(path, "--json").stdout)["rank"] is None
+
+
+def test_logs_without_numbers_that_do_not_say_more(tmp_path: pathlib.Path) -> None:
+    """As memtui wrote them once: nobody has numbered the processes, so they are of several trainings."""
+    replay = RanksReplay(rank_logs(trainings(tmp_path, None, None)))
+    asyncio.run(replay.start())
+    assert replay.several
+    assert [member.name for member in replay.members] == ["process 6022"] * 2
+    asyncio.run(replay.stop())
+
+
+def test_processes_of_one_training_keep_their_ranks(tmp_path: pathlib.Path) -> None:
+    """GIVEN ranks on two machines with a mark in common, THEN they are ranks, and have their machines' names."""
+    job = frozenset(["at 10.0.0.1:29500"])
+    logs = rank_logs(written(tmp_path, 2, 3))
+    told = [log._replace(side=Side(host, place, job)) for place, (host, log) in enumerate(zip("ba", logs))]
+    replay = RanksReplay(told)
+    asyncio.run(replay.start())
+    assert [(member.name, member.host) for member in replay.members] == [("rank 0", "b"), ("rank 1", "a")]
+    assert replay.label == ""
+    asyncio.run(replay.stop())
+
+
+def test_a_machine_s_name_in_a_log_is_shown_as_text(tmp_path: pathlib.Path) -> None:
+    """A log is a file from anybody."""
+    path = tmp_path / "run.jsonl"
+    line = {
+        "kind": "rank",
+        "time_ns": 1,
+        "life": 1,
+        "pid": 2,
+        "file": "a.jsonl",
+        "host": "\x1b[2Jb",
+        "spot": "x",
+        "job": 3,
+    }
+    path.write_text(json.dumps(line, separators=(",", ":")) + "\n")
+    (log,) = rank_logs(str(path))
+    assert "\x1b" not in log.side.host
+    assert (log.side.spot, log.side.job) == (0, frozenset())
 
 
 def test_all_ranks_are_replayed_together(tmp_path: pathlib.Path) -> None:
