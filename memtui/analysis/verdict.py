@@ -23,6 +23,8 @@ from .view import Answer, Level, Verdict
 TO_SPARE = " to spare: "
 #: Of a process whose agent said nothing of its end.
 WITHOUT_A_WORD = "it went without a word, as killed processes do"
+#: Of one whose agent nobody could hear.
+UNHEARD = "it went while the link to its machine was down; how is not known"
 
 
 class Fit(NamedTuple):
@@ -170,6 +172,8 @@ def _without_agent(ladder: Ladder) -> tuple[Level, str]:
 
 
 def _ended(end: End) -> tuple[Level, str]:
+    if is_unheard(end):
+        return "unknown", end_text(end)
     if _succeeded(end):
         return "good", "finished"
     return "bad", end_text(end)
@@ -178,6 +182,8 @@ def _ended(end: End) -> tuple[Level, str]:
 def end_text(end: End) -> str:
     """How the process ended: its exception, its status, or that this is not known."""
     cause = clean(": ".join(part for part in (end.exception or "", end.text) if part), 300)
+    if is_unheard(end):
+        return f"ended: {UNHEARD}"
     if end.exit_status is None and end.silent:
         return f"ended: {WITHOUT_A_WORD}"
     if end.exit_status is None:
@@ -185,6 +191,11 @@ def end_text(end: End) -> str:
     signalled = end.exit_status < 0
     status = f"killed by signal {-end.exit_status}" if signalled else f"exited with status {end.exit_status}"
     return f"{status}: {cause}" if cause else status
+
+
+def is_unheard(end: End) -> bool:
+    """Whether all that is known is that it is gone."""
+    return end.unheard and end.exit_status is None and not end.exception
 
 
 def _succeeded(end: End) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from memtui.analysis import units
 from memtui.analysis.events import event_text, latest_oom
 from memtui.analysis.policy import DEFAULT as SINGLE
+from memtui.analysis.verdict import is_unheard
 from memtui.session.members import Member
 
 from .ends import end_words
@@ -27,6 +28,8 @@ def apart_findings(members: Sequence[Member], now_ns: int) -> list[Finding]:
         oom = latest_oom(session, session.default_device())
         if member.failed:
             found.append(Finding("ended", "bad", place, f"{member.name} ended: {end_words(session)}"))
+        elif session.end is not None and is_unheard(session.end):
+            found.append(Finding("ended", "unknown", place, f"{member.name} ended: {end_words(session)}"))
         elif oom is not None and not member.over and now_ns - oom.time_ns <= SINGLE.recent_ns:
             text = f"{member.name}: {event_text(oom, session.model)}; it goes on"
             found.append(Finding("out of memory", "bad", place, text))

@@ -9,7 +9,7 @@ from memtui.analysis import units
 from memtui.analysis.events import event_text, latest_oom
 from memtui.analysis.policy import DEFAULT as SINGLE
 from memtui.analysis.text import clean, phase_words
-from memtui.analysis.verdict import WITHOUT_A_WORD, end_text
+from memtui.analysis.verdict import UNHEARD, WITHOUT_A_WORD, end_text, is_unheard
 from memtui.session.members import Member
 from memtui.session.session import Session
 from memtui.session.steps import step_number
@@ -89,6 +89,8 @@ def end_words(session: Session) -> str:
         return "not known"
     if end.exception or end.exit_status:
         return clean(end_text(end).removeprefix("ended: "), _LONGEST)
+    if is_unheard(end):
+        return UNHEARD
     if end.silent:
         return WITHOUT_A_WORD
     return "ended" if session.hello is None else "finished"

@@ -82,6 +82,7 @@ class End:
     exception: Optional[str] = None
     text: str = ""
     silent: bool = False  # its agent said nothing of it, as of a killed process
+    unheard: bool = False  # nobody could hear what its agent said of it: the link to its machine was down
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class Monitor:
         self.agent_silence = ""  # why the agent does not answer, if so
         self._first_rank_ns: Optional[int] = None
         self._begun_ns = time.monotonic_ns()
+        self._heard_ns = 0  # when the agent said something last
         self._end_told = self._released = False
         self._entry: Optional[Entering] = self._place.entry(pid, self._hear_entry) if enter else None
         self._entering: Optional[asyncio.Task[None]] = None
@@ -241,7 +242,8 @@ class Monitor:
         # A connection ends with its process; that the process is gone is seen some time later.
         self.session.ended(parted_ns or time.monotonic_ns(), exit_status, text)
         if silent and self.session.end is not None:
-            self.session.end = replace(self.session.end, silent=True)
+            heard = self._heard_ns > self._place.cut_ns
+            self.session.end = replace(self.session.end, silent=heard, unheard=not heard)
         if self._log is not None and self.session.end is not None and not self._end_told:
             self._log.end(self.session.end)
             self._end_told = self.session.end.exit_status is not None or self.program is None
@@ -252,6 +254,7 @@ class Monitor:
         self._changed()
 
     def _take(self, message: Any, received_ns: int) -> None:
+        self._heard_ns = received_ns
         if not self.session.apply(message, received_ns):
             return
         if self._log is not None:

@@ -38,6 +38,10 @@ class Place(Protocol):
     def trouble(self) -> str:
         """Why nothing is heard from there, if so."""
 
+    @property
+    def cut_ns(self) -> int:
+        """When it could not be heard any more the last time (monotonic); 0 where it always could."""
+
     def process(self, pid: int) -> ProcessSource:
         """The source of a process."""
 
@@ -52,6 +56,7 @@ class Here:
     """This machine."""
 
     trouble = ""
+    cut_ns = 0
 
     def process(self, pid: int) -> HostSource:
         """By psutil."""

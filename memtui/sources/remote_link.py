@@ -83,6 +83,7 @@ class Link:
         self.clock = Clock()
         self.up = False
         self.down_since_s: Optional[float] = None  # Unix seconds
+        self.cut_ns = 0  # when it went down last
         self.reason = ""  # why it is down
         self.watched: dict[int, Watched] = {}
         self._connection: Optional[Connection] = connection
@@ -164,7 +165,7 @@ class Link:
         self._loop.remove_writer(connection.sink)
         self._writing = False
         if self.up:
-            self.up, self.down_since_s = False, time.time()
+            self.up, self.down_since_s, self.cut_ns = False, time.time(), time.monotonic_ns()
         self.reason = printable(reason)
         for channel in list(self._channels.values()):
             channel.end(self.down_text)

@@ -30,6 +30,11 @@ class There:
         """Since when the link is down, and why."""
         return self.link.down_text
 
+    @property
+    def cut_ns(self) -> int:
+        """When the link went down last."""
+        return self.link.cut_ns
+
     def process(self, pid: int) -> ProcessThere:
         """What the far end tells of it."""
         return ProcessThere(self.link, pid)

@@ -315,6 +315,34 @@ def test_the_training_is_as_without(servers: sshd.Servers, env: dict[str, str], 
     assert lines(log, "frame")[-1]["step"] > 600
 
 
+def test_what_ends_while_the_link_is_down(servers: sshd.Servers, env: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """GIVEN a training that ends in order while nobody hears of it, THEN it is not said to have been killed."""
+    programs.require_torch()
+    host = servers.start("box")
+    log = tmp_path / "log.jsonl"
+    with training(env) as target:
+        command = sshd.attach_command(f"ssh://box/{target.pid}", "--headless", "--log", str(log))
+        more = {"PYTHONPATH": str(sshd.FOLDER)}
+        viewer = subprocess.Popen(command, env={**env, **more}, stdout=subprocess.PIPE, text=True)
+        assert viewer.stdout is not None
+        assert any("allocated" in viewer.stdout.readline() for _ in range(9))
+        host.stop()
+        target.terminate()
+        target.wait()
+        servers.again(host)
+        said = viewer.communicate(timeout=90)[0].splitlines()
+    assert viewer.returncode == 0
+    assert said[-1].startswith("memtui: ended: it went while the link to its machine was down; how is not known")
+    again = subprocess.run(
+        [sys.executable, "-m", "memtui", "open", str(log), "--headless"],
+        env={**env, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "it went while the link to its machine was down; how is not known" in again.stdout.splitlines()[-1]
+
+
 def test_a_terminal_that_is_closed(servers: sshd.Servers, env: dict[str, str]) -> None:
     """With --unload the agent goes all the same."""
     programs.require_torch()

@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from memtui.ranks.view import RanksView, build_ranks
+from memtui.session.session import End
 from memtui.tui.app import MemtuiApp
 from memtui.tui.ranks.columns import places
 from tests.support.made_up_ranks import MadeUpRanks, RankTraining
@@ -77,7 +78,10 @@ def test_unlike_trainings_are_not_compared() -> None:
     assert "skew" not in view.summary
     assert "fullest" in view.summary
     feed.end_rank(1, "ValueError", "no such sample")
-    (finding,) = view_of(feed).findings
+    feed.sessions[0].end = End(0, unheard=True)
+    finding, unheard = view_of(feed).findings
+    assert (unheard.level, unheard.ranks) == ("unknown", (0,))
+    assert unheard.text.endswith("ended: it went while the link to its machine was down; how is not known")
     assert finding.text.startswith("left/4243 ended: ValueError")
 
 
