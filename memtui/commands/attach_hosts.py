@@ -18,6 +18,7 @@ from memtui.sources.gathered import Gathered, Spot
 from memtui.sources.remote_link import FoundThere, Link, Root, found_there
 from memtui.sources.ssh_address import Address, AddressError, parse_host_file, parse_slurm, parse_target
 from memtui.sources.ssh_connection import Connection, SshError, has_terminal
+from memtui.sources.ssh_words import REFUSED_KEY
 from memtui.sources.virtual_driver import use_driver_of_process
 from memtui.wire.relaying import LinkError
 
@@ -29,7 +30,7 @@ _LARGEST_FILE = 1 << 20
 _NODE_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _WAYS = {"ptrace": "ptrace and a pending call", "remote_exec": "sys.remote_exec", "gdb": "gdb and a pending call"}
 #: What no patience helps against.
-_FINAL = frozenset(("missing", "thread", "zombie", "kernel", "ending", "user", "self"))
+_FINAL = frozenset(("missing", "ended", "thread", "zombie", "kernel", "ending", "user", "self"))
 
 
 def attach_hosts(options: argparse.Namespace) -> int:
@@ -48,6 +49,7 @@ def attach_hosts(options: argparse.Namespace) -> int:
         check_terminal()
     connections = _connect(wanted, listed)
     try:
+        connections = _once(connections, wanted)
         if options.dry_run:
             return _dry_run(options, connections, wanted)
         found = _look(connections, wanted, listed, app=app)
@@ -140,7 +142,9 @@ def _wanted(options: argparse.Namespace) -> tuple[dict[Address, list[Root]], set
         if pid not in roots:
             roots.append(pid)
     if not wanted:
-        raise CommandError(f"{options.hosts} names no host", 2)
+        lists = [options.hosts] if options.hosts is not None else []
+        lists += [f"${name}={os.environ[name]}" for name in _NODE_LISTS if options.slurm and os.environ.get(name)][:1]
+        raise CommandError(f"{' and '.join(lists)} names no host", 2)
     return wanted, set(named) - {address for address, _ in targets}
 
 
@@ -191,15 +195,40 @@ def _connect(wanted: dict[Address, list[Root]], listed: set[Address]) -> list[Co
                 failed.pop(address, None)
             except SshError as error:
                 failed[address] = error
-        for address, trouble in failed.items():
-            if address not in listed or not made:
-                raise CommandError(str(trouble))
+        # All of them are named, each once: a wrong $MEMTUI_SSH is the same for all.
+        *others, last = list(dict.fromkeys(map(str, failed.values()))) or [""]
+        fatal = any(address not in listed for address in failed) or not made
+        for trouble in others if fatal else [*others, *filter(None, [last])]:
             print(f"memtui: {trouble}", file=sys.stderr)
+        if fatal:
+            raise CommandError(last)
     except BaseException:
         for connection in made.values():
             connection.close()
         raise
     return [made[address] for address in addresses if address in made]
+
+
+def _once(connections: Sequence[Connection], wanted: dict[Address, list[Root]]) -> list[Connection]:
+    """Of a machine that has two names each process is watched by the first one that it was asked for by."""
+    kept: list[Connection] = []
+    shown: dict[tuple[object, ...], dict[Root, Connection]] = {}
+    for connection in connections:
+        facts, roots = connection.facts, wanted[connection.address]
+        machine = (facts.get("boot"), facts.get("space"), facts.get("uid"))
+        known = shown.setdefault(machine if facts.get("boot") and facts.get("space") else (connection,), {})
+        again = [root for root in roots if root in known]
+        for root in again:
+            two = f"{connection.address.label} is the same machine as {known[root].address.label}"
+            what = "its processes are" if root is None else f"process {root} is"
+            print(f"memtui: {two}: {what} shown once", file=sys.stderr)
+            roots.remove(root)
+        known.update(dict.fromkeys(roots, connection))
+        if roots:
+            kept.append(connection)
+        else:
+            connection.close()
+    return kept
 
 
 def _try(address: Address, abort: threading.Event) -> Connection | SshError:
@@ -211,7 +240,7 @@ def _try(address: Address, abort: threading.Event) -> Connection | SshError:
 
 def _may_be_asked(error: SshError) -> bool:
     """Whether somebody at the terminal could help."""
-    return "Permission denied" in str(error) or "Host key verification failed" in str(error)
+    return "Permission denied" in str(error) or REFUSED_KEY in str(error)
 
 
 def _show(text: str) -> None:
@@ -258,6 +287,9 @@ def _check(connection: Connection, pid: int, *, app: bool) -> None:
     if kind == "user":
         owner = address._replace(user=_text(answer, "owner") or "USER")
         fix = f"log in as that user: memtui attach {owner.url}/{pid}"
+    elif kind == "ended":
+        port = "" if address.port is None else f" -p {address.port}"
+        fix = f"ssh{port} {address.destination} memtui attach --pid {pid} shows its output and its status"
     elif kind == "missing":
         fix = f"memtui attach {address.url} watches what has an agent there"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 from memtui.inject.attach import PATIENCE_SECONDS, Progress, attach
 from memtui.inject.preflight import check
 from memtui.sources.agent_probe import AgentError, find_agent, probe, request_unloading
+from memtui.sources.sockets import find_socket
 
 #: A thread of a program's is held for no longer because another thread of this process has Python's lock.
 _SWITCH_SECONDS = 0.0002
@@ -80,6 +82,10 @@ class Entries:
                 self._tell({"is": "answer", "number": number, "agent": True, "text": trouble})
                 return
             found = check(pid)
+            if found.facts is None and _supervised(pid):
+                text = f"process {pid}, which memtui run has started, has ended"
+                self._tell({"is": "answer", "number": number, "agent": False, "kind": "ended", "text": text})
+                return
             facts, refusal = found.facts, found.refusal
             self._tell(
                 {
@@ -119,3 +125,17 @@ class Entries:
         thread = threading.Thread(target=told, name="memtui-relay", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+
+def _supervised(pid: int) -> bool:
+    """Whether a supervisor still keeps what was a program's: it goes once somebody has taken the status."""
+    found = find_socket("run", pid)
+    if found is None:
+        return False
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_LEAVE_SECONDS)
+        try:
+            connection.connect(os.fspath(found.path))
+        except OSError:
+            return False
+    return True

@@ -24,6 +24,7 @@ from memtui.wire.relaying import GREETING, TOLD, VERSION, Frames, LinkError, Unp
 
 from . import ssh_archive
 from .ssh_address import Address
+from .ssh_words import REFUSED_KEY, key_words, last_reason
 
 #: The user's ssh, with options of it if need be: "ssh -F /path/to/config".
 SSH_VARIABLE = "MEMTUI_SSH"
@@ -87,9 +88,9 @@ class Words:
                 self.show(text)
 
     def last(self) -> str:
-        """The last line, once all is said; or nothing."""
+        """The last line that is a reason, once all is said; or nothing."""
         self._thread.join(1.0)
-        return self.lines[-1] if self.lines else ""
+        return last_reason(list(self.lines))
 
 
 class Connection:
@@ -112,7 +113,7 @@ class Connection:
         self.pings: list[tuple[int, int, int]] = []
         self._held: deque[tuple[int, int, bytes]] = deque()
         self._number = 0
-        self._abort = abort
+        self._abort, self._batch = abort, batch
         self._process = _started(address, batch)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -189,9 +190,10 @@ class Connection:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2.0)
         text = self.words.last() if self._process.poll() not in (None, 0) else ""
-        final = any(
-            words in text for words in ("Permission denied", "Host key verification failed", "authentication failures")
-        )
+        final = any(words in text for words in ("Permission denied", REFUSED_KEY, "authentication failures"))
+        if REFUSED_KEY in text:
+            hint = key_words(list(self.words.lines), self.address, _ssh(), asked=not self._batch)
+            text = f"{text.rstrip('.')}: {hint}" if hint else text
         return SshError(f"{self.address.label}: {text or otherwise}", final=final)
 
     # Asked one after the other, before a link has taken it over
@@ -296,7 +298,7 @@ class Connection:
 
 def _started(address: Address, batch: bool) -> subprocess.Popen[bytes]:
     port = () if address.port is None else ("-p", str(address.port))
-    words = shlex.split(os.environ.get(SSH_VARIABLE) or "ssh")
+    words = _ssh()
     argv = [*words, *_OPTIONS, *(_BATCH_OPTIONS if batch else ()), *port]
     argv += ["--", address.destination, ssh_archive.command()]
     try:
@@ -313,6 +315,16 @@ def _started(address: Address, batch: bool) -> subprocess.Popen[bytes]:
         raise SshError(f"{words[0]} is not installed: apt install openssh-client", final=True) from None
     except OSError as error:
         raise SshError(f"{words[0]} could not be started: {error.strerror}", final=True) from None
+
+
+def _ssh() -> list[str]:
+    """The user's command; raises SshError."""
+    text = os.environ.get(SSH_VARIABLE, "")
+    try:
+        return shlex.split(text) or ["ssh"]
+    except ValueError as error:
+        reason = str(error).lower()
+        raise SshError(f"${SSH_VARIABLE} is no command, {reason}: {SSH_VARIABLE}={text}", final=True) from None
 
 
 @contextlib.contextmanager

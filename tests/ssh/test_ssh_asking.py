@@ -99,7 +99,9 @@ def test_a_question_of_ssh(servers: sshd.Servers, env: dict[str, str]) -> None:
         words = (f"ssh://new/{target.pid}", "--headless", "--frames", "1")
         refused = sshd.attach(env, *words)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.splitlines()[-1] == "memtui: new: Host key verification failed."
+        said_last = refused.stderr.splitlines()[-1]
+        assert said_last.startswith("memtui: new: Host key verification failed: the host's key is not known yet: ssh ")
+        assert said_last.endswith(" new shows it, and asks")
         pid, terminal = pty.fork()
         if not pid:
             command = sshd.attach_command(*words)
