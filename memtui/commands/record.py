@@ -18,6 +18,8 @@ from memtui.sources.sockets import find_socket
 from .attach import check_agent, check_process
 from .entry import enter, unload
 
+#: As `memtui open` and PyTorch's viewer know it.
+_ENDINGS = (".pickle", ".pickle.gz", ".pkl", ".pkl.gz")
 _STATES = {
     "waiting": "waiting for a step to end; ctrl-c takes it back",
     "recording": "recording",
@@ -28,6 +30,9 @@ _STATES = {
 def record(options: argparse.Namespace) -> int:
     """Records and writes; raises CommandError."""
     pid: int = options.pid
+    if options.output is not None and not options.output.endswith(_ENDINGS):
+        stem = os.path.splitext(options.output)[0]
+        raise CommandError(f"a snapshot's name ends in .pickle or .pickle.gz: --output {stem}.pickle", 2)
     supervised = find_socket("run", pid) is not None
     if not supervised:
         check_process(pid)

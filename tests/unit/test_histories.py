@@ -7,7 +7,10 @@ import gzip
 import os
 import pathlib
 import pickle
+import signal
 import stat
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from memtui.sources.snapshot_file import SnapshotFile, free_name
 from memtui.wire import codec
 from memtui.wire.histories import HistoryPart
 from tests.support import snapshots as made
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def parts(told: dict[str, Any]) -> list[HistoryPart]:
@@ -150,3 +155,50 @@ def test_lists_of_frames_are_told_apart() -> None:
         event["frames"] = lists[(number * 7) % len(lists)]
     told = made.raw([], events)
     assert together(parts(told)) == told
+
+
+_KILLED = """
+import os, signal, sys
+from memtui.sources.snapshot_file import SnapshotFile
+with SnapshotFile(sys.argv[1], overwrite=True):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="this system knows no files without a name")
+def test_a_viewer_that_is_killed_leaves_no_file(tmp_path: pathlib.Path) -> None:
+    try:
+        os.close(os.open(tmp_path, os.O_RDWR | os.O_TMPFILE, 0o600))
+    except OSError:
+        pytest.skip("the file system of the tests knows no files without a name")
+    (tmp_path / "made.pickle").write_text("before")
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "made.pickle")], cwd=_ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path) == ["made.pickle"]
+    assert (tmp_path / "made.pickle").read_text() == "before"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_system_without_nameless_files(
+    overwrite: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hidden one is written then, and is gone where nothing came of it."""
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    path = tmp_path / "made.pickle"
+    with SnapshotFile(str(path), overwrite=overwrite):
+        (hidden,) = os.listdir(tmp_path)
+        assert hidden.startswith(".made.pickle.")
+    assert os.listdir(tmp_path) == []
+    with SnapshotFile(str(path), overwrite=overwrite) as file:
+        size = file.write({"segments": []})
+    assert os.listdir(tmp_path) == ["made.pickle"]
+    assert pickle.loads(path.read_bytes()) == {"segments": []}
+    assert path.stat().st_size == size
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_snapshot_is_called_one() -> None:
+    command = [sys.executable, "-m", "memtui", "record", "--pid", "1", "--output", "a/foo.txt"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "memtui: a snapshot's name ends in .pickle or .pickle.gz: --output a/foo.pickle\n"
