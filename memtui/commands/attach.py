@@ -119,6 +119,11 @@ def _watch(pid: int, options: argparse.Namespace, *, supervised: bool, enters: b
     kind = show(ranks, options)
     if supervised and kind != "detach":
         return _leave(pid, kind, ranks.telling)
+    if not supervised:
+        from .exhausted import tell_failed
+        from .ownline import OwnLines
+
+        tell_failed(ranks, OwnLines(sys.stderr))
     if kind == "detach":
         tell_going_on(pid)
     return 0

@@ -70,6 +70,7 @@ def _watch(
     *,
     app: bool,
 ) -> int:
+    from .exhausted import tell_failed
     from .run import open_log
 
     spots = [Spot(wanted[each.address], Link(each, wanted[each.address])) for each in connections]
@@ -94,6 +95,7 @@ def _watch(
         signal.signal(signal.SIGHUP, lambda number, _frame: sys.exit(128 + number))
     if app:
         kind = show(feed, options)
+        tell_failed(feed, OwnLines(sys.stderr))
         if kind == "detach":
             _tell_going_on(spots)
     else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Optional
 
+from memtui.analysis.build import build_view
 from memtui.analysis.oom.story import Stories, Story, build_story, short_lines
+from memtui.analysis.verdict import end_text
 from memtui.session.session import Session
 from memtui.sources.kept import kept_log, kept_session
 from memtui.sources.monitor import Monitor
@@ -88,11 +90,27 @@ def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines, name: str = "
         lines.say(f"memtui: memtui open {path} shows its last figures")
 
 
-def tell_last(session: Session, lines: OwnLines) -> None:
-    """Says of the newest error of a program that has failed, unless the program lived on for long after it."""
+def tell_last(session: Session, lines: OwnLines, name: Optional[str] = None) -> None:
+    """Says of the newest error of a program that has failed, unless the program lived on for long after it.
+
+    `name` goes before; without it that of a rank of several.
+    """
     newest = next((event for event in reversed(session.events) if event.name == "oom"), None)
     end, hello = session.end, session.hello
     several = hello is not None and hello.rank is not None and (hello.world_size or 1) > 1
-    name = f"rank {hello.rank}: " if hello is not None and several else ""
+    if name is None:
+        name = f"rank {hello.rank}: " if hello is not None and several else ""
     if newest is not None and end is not None and end.time_ns - newest.time_ns < _LIVED_ON_NS:
         tell([build_story(session, newest)], lines, name)
+
+
+def tell_failed(feed: Ranks | Gathered, lines: OwnLines) -> None:
+    """Says of everything that was watched in the app and did not end in order how it ended."""
+    several = [(f"{member.name}: ", member.session) for member in feed.members] if feed.several else []
+    for name, session in several or [("", feed.session)]:
+        end = session.end
+        if end is None or not (end.exception or end.exit_status or end.silent or end.unheard):
+            continue
+        tell_last(session, lines, name)
+        peak = build_view(session, session.default_device(), end.time_ns).verdict.peak
+        lines.say(f"memtui: {name}{' · '.join(part for part in (end_text(end), peak) if part)}")

@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from memtui.tui.app import MemtuiApp, Outcome
 from memtui.tui.screens.ranks import CompareScreen, RanksScreen
+from memtui.tui.widgets.lines import Lines
 from memtui.wire.frames import Event
 from tests.support.made_up import MadeUpFeed
 from tests.support.made_up_ranks import GIB, MadeUpRanks, RankTraining, ranks
@@ -223,3 +224,20 @@ def test_text_of_a_rank_reaches_the_terminal_escaped() -> None:
         assert any("rank 1 ended: RuntimeError: bad thing" in line for line in text(app))
 
     drive(feed, test)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (39, 24), (80, 9)])
+def test_a_terminal_that_is_too_small_is_asked_to_be_larger(size: tuple[int, int]) -> None:
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        screen = await overview(app, pilot)
+        await pilot.press("down")
+        await pilot.pause(0.6)
+        assert [part for part in screen.query(Lines) if part.display and part.region.area] == [screen.small]
+        assert screen.small.lines()[0].strip() == "enlarge the terminal"
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause(0.1)
+        assert not screen.small.display
+        assert any("cuda:1" in line for line in screen.table.lines())
+        assert chosen(screen) == 1
+
+    drive(ranks(4, 20), test, size=size)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Optional, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 
 from memtui.prometheus.fleet import Course, Group, Grouping, part_of
 from memtui.ranks.finding import Finding
@@ -81,11 +82,13 @@ class FleetScreen(RanksScreen):
 
     def compose(self) -> ComposeResult:
         """As the ranks', with the groups in the place of the table."""
-        yield self.top
-        yield self.table
-        yield self.groups
-        yield self.letters
-        yield self.keys
+        with Vertical(id="ranks"):
+            yield self.top
+            yield self.table
+            yield self.groups
+            yield self.letters
+            yield self.keys
+        yield self.small
 
     def on_mount(self) -> None:
         """Several runs are shown as such first."""
@@ -184,7 +187,7 @@ class FleetScreen(RanksScreen):
         last = min(len(names), groups.first + page)
         self.keys.order = _WORDS[self.by]
         self.keys.place = f"{groups.first + 1} to {last} of {len(names)}" if page < len(names) else ""
-        if self.app.screen is self:
+        if self.app.screen is self and not self.has_class("-small"):
             self._arrange()
             paint(self, [self.top, groups, self.keys], self.look)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Optional, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.screen import Screen
 
 from memtui.ranks.compare import partner
@@ -19,12 +20,14 @@ from memtui.tui import roles
 from memtui.tui.feed import RanksFeed, RanksRecording
 from memtui.tui.look import Look
 from memtui.tui.paint import paint
+from memtui.tui.plan import LEAST_HEIGHT, LEAST_WIDTH
 from memtui.tui.ranks.comparison import Comparison
 from memtui.tui.ranks.keys import RanksKeys
 from memtui.tui.ranks.table import RanksTable, legend
 from memtui.tui.ranks.top import RanksTop
 from memtui.tui.rows import Line, Row, shorten
 from memtui.tui.widgets.lines import Lines
+from memtui.tui.widgets.small import Small
 
 if TYPE_CHECKING:
     from memtui.tui.app import MemtuiApp
@@ -105,13 +108,16 @@ class RanksScreen(Screen[None], inherit_bindings=False):
         self.table = RanksTable(look, id="ranks-table")
         self.letters = Legend(look)
         self.keys = RanksKeys(look, id="ranks-keys")
+        self.small = Small(look, id="small")
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
-        yield self.top
-        yield self.table
-        yield self.letters
-        yield self.keys
+        with Vertical(id="ranks"):
+            yield self.top
+            yield self.table
+            yield self.letters
+            yield self.keys
+        yield self.small
 
     def on_mount(self) -> None:
         """Begins to look."""
@@ -120,6 +126,8 @@ class RanksScreen(Screen[None], inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Divides the lines anew."""
+        width, height = self.app.size
+        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, "-small")
         self._arrange()
         self.call_after_refresh(self._again)
 
@@ -168,7 +176,7 @@ class RanksScreen(Screen[None], inherit_bindings=False):
             self.top.message = ""
         self.keys.order, self.keys.restarted = self.order, bool(view.past)
         self.keys.output = self.feed.program is not None and self.feed.program.pty
-        if self.app.screen is not self:
+        if self.app.screen is not self or self.has_class("-small"):
             return  # what covers it reads the rows
         self._arrange()
         paint(self, [self.top, self.table, self.letters], self.look)
