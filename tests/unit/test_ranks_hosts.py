@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
 
+from memtui.commands.exhausted import tell_failed
+from memtui.commands.ownline import OwnLines
 from memtui.ranks.view import RanksView, build_ranks
 from memtui.session.session import End
 from memtui.tui.app import MemtuiApp
 from memtui.tui.ranks.columns import places
-from tests.support.made_up_ranks import MadeUpRanks, RankTraining
+from memtui.wire.frames import Event
+from tests.support.made_up_ranks import GIB, MadeUpRanks, RankTraining
 from tests.support.screens import drive, text
 
 
@@ -115,3 +119,23 @@ def test_the_overview_is_kept_while_a_rank_is_shown() -> None:
         assert app.screen is overview
 
     drive(on_hosts("left", "right"), test)
+
+
+def test_what_failed_is_told_when_the_app_is_left() -> None:
+    """GIVEN processes of which one ran out of memory, one was killed and two go on, THEN the first two are told of."""
+    feed = on_hosts("left", "right")
+    for number, member in enumerate(feed.members):
+        member.number = number
+    oom = Event("oom", feed.now_ns(), 6, "backward", "cuda:1", {"asked_bytes": 2 * GIB, "device_free_bytes": GIB})
+    feed.sessions[1].apply(oom, feed.now_ns())
+    feed.end_rank(1, "OutOfMemoryError", "CUDA out of memory.")
+    feed.sessions[2].end = End(feed.now_ns(), silent=True)
+    said = io.StringIO()
+
+    tell_failed(cast(Any, feed), OwnLines(said))
+
+    lines = said.getvalue().splitlines()
+    assert lines[0] == "memtui: left/4243: out of memory on cuda:1 in backward, step 7"
+    assert any(line.startswith("memtui: left/4243: ended: OutOfMemoryError") for line in lines)
+    assert lines[-1].startswith("memtui: right/4244: ended: it went without a word")
+    assert not any("4242" in line or "4245" in line for line in lines)
