@@ -79,8 +79,10 @@ class Entries:
                     probe(path, pid)
                 except AgentError as error:
                     trouble = str(error)
-                self._tell({"is": "answer", "number": number, "agent": True, "text": trouble})
-                return
+                # The socket of one that was killed stays; that of a container's may be another's pid here.
+                if not trouble or os.path.exists(f"/proc/{pid}"):
+                    self._tell({"is": "answer", "number": number, "agent": True, "text": trouble})
+                    return
             found = check(pid)
             if found.facts is None and _supervised(pid):
                 text = f"process {pid}, which memtui run has started, has ended"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from memtui.sources.ssh_address import parse_host
 from memtui.sources.ssh_words import key_words, last_reason
+from memtui.wire import paths
 from tests.support import programs as started
 from tests.support import sshd
 from tests.support.supervised import Programs, wait_for_end
@@ -128,3 +130,15 @@ def test_a_program_of_memtui_run_that_has_ended(servers: sshd.Servers, env: dict
         )
     finally:
         programs.stop()
+
+
+def test_the_socket_of_a_process_that_was_killed(servers: sshd.Servers, env: dict[str, str]) -> None:
+    """It stays, and says nothing of the process, which is gone."""
+    servers.start("box", more=f"SetEnv MEMTUI_RUNTIME_DIR={env['MEMTUI_RUNTIME_DIR']}")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(pathlib.Path(env["MEMTUI_RUNTIME_DIR"], paths.agent_socket_name(gone.pid))))
+    seen = sshd.attach(env, f"ssh://box/{gone.pid}", "--headless")
+    assert seen.returncode == 1
+    assert seen.stderr.startswith(f"memtui: box: no such process: {gone.pid}; ")
