@@ -15,7 +15,8 @@ Every line has a `kind` and a `time_ns` of the monitored machine:
 - `shape_forecast`: the peaks at batches of another size than the recorded ones, predicted.
 - `rank`: which file beside this one is the log of a rank: `rank`, `life` (1, and one more after each restart), `pid`,
   `file`. Where a program starts several ranks, each has a log of its own.
-- `end`: `exit_status` (-N for signal N), `exception`, `text`; what is not known is left out.
+- `end`: `exit_status` (-N for signal N), `exception`, `text`; `silent` where an agent said nothing of it, `unheard`
+  where it could not be heard; what is not known is left out.
 
 What cannot be had is left out, never 0.
 """
