@@ -40,8 +40,6 @@ _LARGEST = 1 << 62
 _MOST_RANKS = 8_192
 #: So many targets at once are asked for when they were up.
 _MOST_DOWN = 64
-#: Samples of one scrape have one time.
-_ONE_SCRAPE_S = 0.5
 #: Times between scrapes that are kept, and the longest that is one.
 _INTERVALS, _LONGEST_INTERVAL_S = 16, 600.0
 
@@ -264,11 +262,12 @@ class Collector:
         for key in [key for key in self._last if Place(key.job, key.instance) not in self._seen]:
             del self._last[key]
         state = self.selector.of_ranks("memtui_state", 'state="ended"', job, instance)
-        for labels, value in self.client.query(f"max_over_time(timestamp({state})[{REMEMBERED}:15s])", now_s):
+        # As of their targets: both times are of the server's steps, and equal where both went at once.
+        for labels, value in self.client.query(f"max_over_time(timestamp({state} >= 0)[{REMEMBERED}:15s])", now_s):
             key = key_of(labels)
             seen_s = self._seen.get(Place(key.job, key.instance))
             if Place(key.job, key.instance) in places:
-                self._last[key] = Last(seen_s is not None and value < seen_s - _ONE_SCRAPE_S, "")
+                self._last[key] = Last(seen_s is not None and value < seen_s, "")
         ends = self.selector.of_ranks("memtui_ends_total", job, instance)
         for labels, _ in self.client.query(f"last_over_time({ends}[{REMEMBERED}]) == 1", now_s):
             key = key_of(labels)

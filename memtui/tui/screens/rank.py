@@ -80,7 +80,8 @@ class RankScreen(MonitorScreen):
         """One feed may show now and the past by turns."""
         replay = self.feed.replay
         self.keys.replay = self.header.replay = self.chart.input.recorded = replay
-        self.chart.input.end_label = "end" if replay else "now"
+        # What a server has ends nowhere: there the time itself is said.
+        self.chart.input.end_label = "now" if not replay else "" if absent(self.feed, "events") else "end"
 
     def program_ended(self, status: Optional[ExitText]) -> None:
         """The launcher's status is no rank's."""

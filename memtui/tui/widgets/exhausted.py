@@ -141,7 +141,7 @@ class ExhaustedPage(Lines):
                 line.add(self._letter(each.letter) * count, roles.fill(each.key))
             rows.append(line.add(self.look.glyphs.bar_right, roles.AXIS).row(width))
             rows += self._legend([(each.key, each.figure.value or 0) for each in story.bands], width, story.at_least)
-        if story.held_note:
+        if story.held_note and not self.absent:
             rows += self._wrapped(story.held_note, roles.DIM, width)
         return rows + (self._legend(list(story.like), width) if story.like else [])
 
@@ -204,7 +204,7 @@ class ExhaustedPage(Lines):
             yield f"What would decide it: {answer.deciding}"
         if story.settings:
             yield f"allocator settings: {story.settings}"
-        if not story.sites and story.sites_note:
+        if not story.sites and story.sites_note and not self.absent:
             yield story.sites_note
         yield from self._retried()
 
