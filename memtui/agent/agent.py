@@ -215,6 +215,7 @@ class Agent:
                 server.poll(0)
         if self._bye is not None:
             self._tick(server, time.monotonic_ns(), 0)  # the last figures, and what happened since the last tick
+            self._sender.end(server, self.observer.recorder.history)
             server.broadcast(codec.encode(self._bye), frame=False)
             self._kept_file.end(codec.encode(self._bye))
             server.flush()
@@ -495,4 +496,4 @@ class Agent:
         self._stop.set()
         self._wake()
         # It tells its viewers and removes its socket, in much less.
-        thread.join(_GOODBYE_SECONDS + self.observer.rehearsal.patience_ns() / 1e9)
+        thread.join(_GOODBYE_SECONDS + self._sender.patience_s + self.observer.rehearsal.patience_ns() / 1e9)

@@ -100,6 +100,11 @@ class HistoryRecorder:
         """Whether torch's history is on for it."""
         return self._run is not None or self._kept is not None
 
+    @property
+    def untaken(self) -> bool:
+        """Whether something was recorded that nobody has taken yet."""
+        return self._kept is not None or bool(self.taken)
+
     # -- on the agent's thread ----------------------------------------------------------
 
     def ask(self, steps: int, *, stacks: bool) -> None:

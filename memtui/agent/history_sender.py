@@ -17,6 +17,8 @@ from .server import Server
 _WORK_NS, _LEAST_WORK_NS = 500_000, 250_000
 #: What an event takes, at most, and how many ticks are soon.
 _EVENT_NS, _SOON = 3_000, 200
+#: At the program's end.
+_LAST_SECONDS, _LAST_WORK_NS, _LAST_NS = 0.5, 50_000_000, 60_000_000_000
 #: Between two pieces of work the training gets the interpreter, should it wait for it.
 _BREATH_SECONDS = 0.0005
 
@@ -39,8 +41,21 @@ class HistorySender:
         recorder.ask(request.steps, stacks=request.stacks)
         self.go_on(server, recorder)
 
-    def go_on(self, server: Server, recorder: HistoryRecorder) -> None:
-        """At each tick: what is new, and the next parts of what was recorded."""
+    @property
+    def patience_s(self) -> float:
+        """How long the program's end waits for what is still to be sent."""
+        return _LAST_SECONDS if self._viewer is not None else 0.0
+
+    def end(self, server: Server, recorder: HistoryRecorder) -> None:
+        """The program ends, and nothing of it is disturbed any more: what was recorded is sent at once."""
+        until_ns = time.monotonic_ns() + int(_LAST_SECONDS * 1e9)
+        while (self._messages is not None or recorder.untaken) and time.monotonic_ns() < until_ns:
+            self._work_ns = _LAST_WORK_NS
+            self.go_on(server, recorder, until_ns + _LAST_NS)
+            server.poll(1_000_000)
+
+    def go_on(self, server: Server, recorder: HistoryRecorder, now_ns: Optional[int] = None) -> None:
+        """At each tick: what is new, and the next parts of what was recorded; what is due at `now_ns` is read."""
         viewer = self._viewer
         if viewer is None:
             recorder.taken.clear()
@@ -56,7 +71,7 @@ class HistorySender:
                 self._forget(recorder)
                 return
         server.flush()
-        recorder.read(time.monotonic_ns())
+        recorder.read(time.monotonic_ns() if now_ns is None else now_ns)
         if recorder.taken:
             self._begin(server, recorder.taken.popleft())
         elif self._messages is not None and not server.waits(viewer):
