@@ -64,6 +64,11 @@ class Machine:
         self._families: tuple[int, list[Any]] = (-_FRESH_NS, [])
         self._telling: Optional[asyncio.Task[list[Any]]] = None
 
+    @property
+    def has_virtual_gpus(self) -> bool:
+        """Whether the driver that is read, or is to be read next, is that of virtual GPUs."""
+        return self._virtual_since_ns is not None
+
     async def first_look(self, seconds: float) -> None:
         """Waits until it is known what there is, but no longer."""
         self._poller.start()

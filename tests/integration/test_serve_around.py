@@ -46,6 +46,7 @@ def test_a_daemon_that_comes_later_sees_virtual_gpus_and_then_others(sockets: pa
     with obedient(gpu_of(sockets, "8GiB")) as first:
         first.tell("steps 5")
         with serving(environment=environment) as served:
+            assert served.line.endswith("1 agent; virtual GPUs, which are read next\n")
             told = served.once(lambda told: told.of("headroom_bytes", pid=str(first.pid)), "the first one's driver")
             assert total(told) == 8 * _GIB
             assert told.value("process_device_bytes", pid=str(first.pid))
