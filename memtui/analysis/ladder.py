@@ -110,8 +110,9 @@ def _driver(inside: Ladder, pair: Paired, total: Optional[int], at_ns: int) -> L
     unattributed = total - reading.free_bytes - (driver_reserved or 0) - named
     non_torch = None if process is None or reserved_then is None else process - reserved_then
     free = reading.free_bytes - moved
-    if free < 0 and not pair.settled:
-        # Of two moments between which much was taken: what is outside the allocator would be told far too large.
+    if (free < 0 and not pair.settled) or (process is None and unattributed < 0):
+        # Of two moments between which much was taken: what is outside the allocator would be told far too large, or
+        # less than nothing.
         notes.append("reserved memory was changing while the driver was read: its figures are left out")
         return _with(inside, total_bytes=total, notes=tuple(notes))
     if not pair.settled and pair.reserved_bytes is not None and moved:

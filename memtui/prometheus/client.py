@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 from urllib.parse import urlencode
 
+from memtui.analysis.text import clean
+
 from .address import Address
 from .errors import Interrupted, PrometheusError, Refused, Unreachable
 
@@ -135,7 +137,7 @@ class Client:
                 raise Unreachable(f"{self.address.text} is not ready ({status})")
             raise Refused(_no_prometheus(self.address, f"status {status}, and no answer of its query API"))
         if answer["status"] == "error":
-            said = str(answer.get("error"))[:300]
+            said = " ".join(clean(str(answer.get("error")), 300).split())
             if answer.get("errorType") in ("timeout", "canceled", "unavailable", "internal"):
                 raise Unreachable(f"{self.address.text} could not answer: {said}")
             raise Refused(f"{self.address.text} refuses the query: {said}")

@@ -24,6 +24,8 @@ GAUGES = (
 #: Those that are 1 for what is the case, by the label that says what.
 STATES = {"memtui_phase": "phase", "memtui_state": "state", "memtui_ends_total": "outcome"}
 _DEVICE = ("total_bytes", "used_bytes", "free_bytes", "other_bytes")
+#: Beside them: what all processes with an agent hold of a device, whether they are selected or not.
+AGENTS = "agents_bytes"
 #: What changes seldom, or is needed for comparisons only, is asked for so often.
 SELDOM_S = 30.0
 #: A rank that has gone with its host is remembered for so long; a server forgets nothing sooner.
@@ -95,6 +97,13 @@ class Target(NamedTuple):
     seen_s: Optional[float] = None  # of one that is not up, when it was last, as far as that is remembered
 
 
+class Last(NamedTuple):
+    """What was known last of a rank whose target does not answer."""
+
+    vanished: bool  # before the target did
+    outcome: str  # how it had ended; "" where it had not
+
+
 @dataclass(frozen=True)
 class Look:
     """Everything at one instant; `time_s` is the server's Unix time."""
@@ -107,6 +116,12 @@ class Look:
     took_s: float = 0.0
     interval_s: float = 0.0  # between two scrapes; 0 while not known
     left_out: int = 0  # ranks beyond what can be shown
+    last: Mapping[Key, Last] = field(default_factory=dict)
+
+    def outcome(self, key: Key) -> str:
+        """How a rank has ended, "" where that is not known."""
+        rank, last = self.ranks.get(key), self.last.get(key)
+        return rank.outcome if rank is not None else last.outcome if last is not None else ""
 
 
 class Collector:
@@ -119,6 +134,7 @@ class Collector:
         self._most: dict[tuple[Key, str], dict[str, int]] = {}
         self._targets_before: dict[Place, Target] = {}
         self._seen: dict[Place, Optional[float]] = {}
+        self._last: dict[Key, Last] = {}
         self._intervals: deque[float] = deque(maxlen=_INTERVALS)
 
     @property
@@ -132,7 +148,7 @@ class Collector:
         client, selector = self.client, self.selector
         client.time_s = None
         if at_s is not None:
-            self._seen = {}  # of another time
+            self._seen, self._last = {}, {}  # of another time
         ranks: dict[Key, RankLook] = {}
         names = "|".join(GAUGES)
         for sample in client.query(selector.of_ranks(f"~memtui_(?:{names})"), at_s):
@@ -152,13 +168,14 @@ class Collector:
         self._tell(ranks, now_s)
         self._divide(ranks, now_s, list(shown))
         places = {Place(key.job, key.instance) for key in (*ranks, *self._info)}
-        targets = self._targets({place.job for place in places}, now_s)
+        targets = self._targets(places, now_s)
         devices = self._devices(places, now_s) if ranks else {}
         left_out = max(0, len(ranks) - _MOST_RANKS)
         if left_out:
             ranks = {key: ranks[key] for key in sorted(ranks)[:_MOST_RANKS]}
         took_s = time.monotonic() - begun
-        return Look(now_s, ranks, dict(self._info), targets, devices, took_s, self.interval_s, left_out)
+        info, last = dict(self._info), dict(self._last)
+        return Look(now_s, ranks, info, targets, devices, took_s, self.interval_s, left_out, last)
 
     def _tell(self, ranks: Mapping[Key, RankLook], now_s: float) -> None:
         """Who each rank is, also of those that have gone."""
@@ -201,9 +218,9 @@ class Collector:
         asked = Selector().of_ranks("memtui_frame_timestamp_seconds")
         return sorted({each.labels.get("run", "") for each in self.client.query(f"count by (run) ({asked})")})
 
-    def _targets(self, jobs: Iterable[str], now_s: float) -> dict[Place, Target]:
-        """Of all targets of these jobs; of all that say something of memtui's where none is known."""
-        known = sorted(jobs)
+    def _targets(self, places: set[Place], now_s: float) -> dict[Place, Target]:
+        """Of all targets of the jobs of these."""
+        known = sorted({place.job for place in places})
         if not known:
             return {}
         chosen = self.selector.of_targets("up", one_of("job", known))
@@ -212,9 +229,11 @@ class Collector:
         for sample in self.client.query(chosen, now_s):
             place = _place(sample.labels)
             found[place] = Target(sample.value > 0, scraped.get(place, now_s))
-        self._tell_seen({place for place, target in found.items() if not target.up}, now_s)
+        down = {place for place, target in found.items() if not target.up}
+        self._tell_seen(down | (places - found.keys()), now_s)
         for place, seen_s in self._seen.items():
-            found[place] = found[place]._replace(seen_s=seen_s)
+            if place in found:
+                found[place] = found[place]._replace(seen_s=seen_s)
         for place, target in found.items():
             before = self._targets_before.get(place)
             # One is missed now and then: the least that was seen is the interval.
@@ -236,6 +255,24 @@ class Collector:
         for labels, value in self.client.query(f"max_over_time(timestamp({chosen} == 1)[{REMEMBERED}:15s])", now_s):
             if _place(labels) in self._seen:
                 self._seen[_place(labels)] = value
+        self._tell_last(set(new), one_of("job", jobs), one_of("instance", instances), now_s)
+
+    def _tell_last(self, places: set[Place], job: str, instance: str, now_s: float) -> None:
+        """How the ranks of targets that do not answer were, when they were told of last."""
+        for key in [key for key in self._last if Place(key.job, key.instance) not in self._seen]:
+            del self._last[key]
+        state = self.selector.of_ranks("memtui_state", 'state="ended"', job, instance)
+        # As of their targets: both times are of the server's steps, and equal where both went at once.
+        for labels, value in self.client.query(f"max_over_time(timestamp({state} >= 0)[{REMEMBERED}:15s])", now_s):
+            key = key_of(labels)
+            seen_s = self._seen.get(Place(key.job, key.instance))
+            if Place(key.job, key.instance) in places:
+                self._last[key] = Last(seen_s is not None and value < seen_s, "")
+        ends = self.selector.of_ranks("memtui_ends_total", job, instance)
+        for labels, _ in self.client.query(f"last_over_time({ends}[{REMEMBERED}]) == 1", now_s):
+            key = key_of(labels)
+            if key in self._last:
+                self._last[key] = self._last[key]._replace(outcome=labels.get("outcome", ""))
 
     def _devices(self, places: set[Place], now_s: float) -> dict[tuple[str, str, str], dict[str, float]]:
         matchers = [one_of("job", sorted({place.job for place in places}))]
@@ -249,6 +286,12 @@ class Collector:
             device = labels.get("job", ""), labels.get("instance", ""), labels.get("device_uuid", "")
             name = labels.get("__name__", "").removeprefix("memtui_device_")
             found.setdefault(device, {})[name] = sample.value
+        held = self.selector.of_targets("memtui_process_device_bytes", *matchers)
+        for sample in self.client.query(f"sum by (job, instance, device_uuid) ({held})", now_s):
+            labels = sample.labels
+            device = labels.get("job", ""), labels.get("instance", ""), labels.get("device_uuid", "")
+            if device in found:
+                found[device][AGENTS] = sample.value
         return found
 
 

@@ -29,6 +29,15 @@ _SECOND_NS = 1_000_000_000
 #: How far back there is something to be seen, unless more is asked for.
 USUAL_SINCE_S = 3_600.0
 _RUNS_NAMED = 4
+#: What a server never has.
+_ABSENT = {
+    "tensors": "tensors",
+    "segments": "segments",
+    "step": "recorded steps",
+    "output": "output of the program",
+    "events": "texts of events",
+    "errors": "messages of failed allocations",
+}
 
 
 class FleetFeed:
@@ -205,10 +214,12 @@ class FleetFeed:
 
     def absent(self, what: str) -> str:
         """Why there are no "tensors", "segments" or recorded steps, and where they are to be had; "" of others."""
-        if what not in ("tensors", "segments", "step", "output"):
+        words = _ABSENT.get(what)
+        if words is None:
             return ""
-        words = {"step": "recorded steps", "output": "output of the program"}.get(what, what)
         session = self._session
+        if session.end is not None:
+            return f"Prometheus holds no {words}; memtui attach --log keeps them while a rank runs"
         host = session.hello.hostname if session.hello is not None else ""
         where = f"on {host}: memtui attach --pid {session.pid}" if host and session.pid else "memtui attach, there"
         return f"Prometheus holds no {words}; {where} shows them"

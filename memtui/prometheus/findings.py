@@ -82,7 +82,7 @@ def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[
     living = sum(not row.over and row.state != "lost" for row in rows)
     by_outcome: dict[str, list[RankRow]] = defaultdict(list)
     for row, each in over:
-        by_outcome[look.ranks[each.key].outcome].append(row)
+        by_outcome[look.outcome(each.key)].append(row)
     found = []
     for outcome, ended in by_outcome.items():
         if outcome == "ok" and not living:

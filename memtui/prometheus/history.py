@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from memtui.session.session import SERIES_KEYS, Session
 
 from .client import Client, Track
-from .collect import Key
+from .collect import AGENTS, Key
 from .moments import Moment, hello_of
 from .selector import Selector, equal, one_of
 
@@ -98,4 +98,7 @@ def rank_tracks(
     if known:
         asked = Selector().of_ranks("~memtui_device_.*", one_of("device_uuid", known), *target)
         found += client.query_range(asked, start_s, end_s, step_s)
+        held = Selector().of_ranks("memtui_process_device_bytes", one_of("device_uuid", known), *target)
+        for labels, points in client.query_range(f"sum by (device_uuid) ({held})", start_s, end_s, step_s):
+            found.append(Track({**labels, "__name__": f"memtui_device_{AGENTS}"}, points))
     return found

@@ -39,7 +39,8 @@ class FleetLines:
         for course in fleet.courses[:_MOST_RUNS]:
             lines += self._of(course, clock, len(fleet.courses) > 1)
         if len(fleet.courses) > _MOST_RUNS:
-            lines.append(f"memtui: {clock} · {len(fleet.courses) - _MOST_RUNS:,} more runs; --query selects some")
+            more = len(fleet.courses) - _MOST_RUNS
+            lines.append(f"memtui: {clock} · {more:,} more {'run' if more == 1 else 'runs'}; --query selects some")
         return lines
 
     def _of(self, course: Course, clock: str, several: bool) -> list[str]:

@@ -14,10 +14,11 @@ from memtui.wire.frames import PHASES, PROTOCOL, Classification, Device, DeviceF
 
 from .client import Track
 from .collect import STATES, Key, Look
-from .rows import end_text, host_of, whole
+from .rows import end_text, host_of, others_of, whole
 
 #: Counters that tell of something that happened, and what that is called.
-_HAPPENED = {"ooms_total": "oom", "alloc_retries_total": "alloc_retry"}
+_EXHAUSTED = "ooms_total"
+_HAPPENED = {_EXHAUSTED: "oom", "alloc_retries_total": "alloc_retry"}
 #: Events that are counted, and no counter of torch's.
 _COUNTED = {
     "optimizer_state_appeared": "optimizer state appeared",
@@ -115,6 +116,8 @@ def moments_of(tracks: Sequence[Track], uuids: Mapping[str, str], first: int = 1
     by_time = _by_time(tracks)
     found: list[Moment] = []
     counted: dict[tuple[str, str], float] = {}
+    if first == 1:
+        counted = {(device, _EXHAUSTED): 0.0 for device in uuids}  # also what happened before the first is told
     for time_s in sorted(by_time):
         figures = by_time[time_s]
         told = [each.get("frame_timestamp_seconds") for each in figures.devices.values()]
@@ -236,7 +239,8 @@ def _moment(
         figures = known.devices["host"]
         resident, capacity = _whole(figures, "resident_bytes"), _whole(figures, "capacity_bytes")
         host = HostReading(time_ns, True, rss_bytes=resident, total_bytes=capacity)
-    driver = DriverReading(time_ns, tuple(readings)) if readings else None
+    # Of a process that has ended the driver says nothing any more.
+    driver = DriverReading(time_ns, tuple(readings)) if readings and not end else None
     return Moment(frame, driver, host, forecasts, _events(known, frame, counted), end)
 
 
@@ -290,10 +294,10 @@ def _device_frame(
 
 def _reading(known: _Figures, device: str, uuid: str, time_ns: int) -> DeviceReading:
     figures, own = known.driver[uuid], known.devices.get(device, {})
-    strangers = _whole(figures, "other_bytes")
+    held, process = others_of(figures, _whole(own, "process_device_bytes")), _whole(own, "process_device_bytes")
     others: Optional[tuple[OtherProcess, ...]] = None
-    if strangers is not None:
-        others = (OtherProcess(0, strangers, "others"),) if strangers else ()
+    if held is not None:
+        others = (OtherProcess(0, held, "others"),) if held else ()
     return DeviceReading(
         uuid,
         time_ns,
@@ -301,7 +305,7 @@ def _reading(known: _Figures, device: str, uuid: str, time_ns: int) -> DeviceRea
         used_bytes=_whole(figures, "used_bytes"),
         free_bytes=_whole(figures, "free_bytes"),
         driver_reserved_bytes=_whole(figures, "reserved_bytes"),
-        process_bytes=_whole(own, "process_device_bytes"),
+        process_bytes=process,
         others=others,
     )
 

@@ -16,7 +16,7 @@ from memtui.ranks.row import RankRow, RankState
 from memtui.session.steps import step_number
 from memtui.wire.frames import PHASES
 
-from .collect import DeviceLook, Key, Look, Place, RankLook
+from .collect import AGENTS, DeviceLook, Key, Look, Place, RankLook
 
 #: Frames that are older than this when the target is scraped are missed, whatever is said of its state.
 OLD_S = 30.0
@@ -25,7 +25,7 @@ _ENDS = {
     "exception": "ended by an exception",
     "oom": "ended: out of memory",
     "killed": "killed",
-    "silent": "ended: it went without a word, as killed processes do",
+    "silent": "ended without a word: how is not known",
 }
 _LARGEST = 1 << 62
 _NOTHING = Bar("device", Figure(None, "unknown"), ())
@@ -85,9 +85,9 @@ def row_of(named: Named, look: Look, rank: RankLook) -> RankRow:
 
 
 def gone_row(named: Named, look: Look) -> RankRow:
-    """The row of a rank whose host is not scraped any more: who it was is known, and nothing of now."""
+    """The row of a rank whose host is not scraped any more: who it was is known, and whether it had ended."""
     key, info = named.key, look.info.get(named.key, {})
-    unknown = Figure(None, "unknown")
+    unknown, outcome = Figure(None, "unknown"), look.outcome(key)
     device = clean(info.get("device", ""), 40)
     return RankRow(
         rank=named.rank,
@@ -99,8 +99,8 @@ def gone_row(named: Named, look: Look) -> RankRow:
         device=device,
         uuid=clean(info.get("device_uuid", ""), 80),
         device_name=clean(info.get("device_name", ""), 80),
-        state="lost",
-        state_text=f"{clean(key.instance, 80)} is not scraped any more",
+        state="ended" if outcome else "lost",
+        state_text=end_text(outcome) if outcome else f"{clean(key.instance, 80)} is not scraped any more",
         level="unknown",
         used=unknown,
         total=unknown,
@@ -125,17 +125,19 @@ def ladder_of(held: DeviceLook, driver: Mapping[str, float], *, host: bool) -> L
     reserved, allocated = _bytes(figures, "reserved_bytes"), _bytes(figures, "allocated_bytes")
     process = _bytes(figures, "process_device_bytes")
     total, free = _bytes(driver, "total_bytes"), _bytes(driver, "free_bytes")
-    used, strangers = _bytes(driver, "used_bytes"), _bytes(driver, "other_bytes")
+    used, others = _bytes(driver, "used_bytes"), others_of(driver, process)
     unattributed = None
     if total is not None and free is not None:
         own = process if process is not None else reserved or 0
-        unattributed = total - free - own - (strangers or 0)
+        unattributed = total - free - own - (others or 0)
+        if process is None and unattributed < 0:
+            unattributed = None  # the driver was read before the allocator took more
     return Ladder(
         total_bytes=total,
         used_bytes=used,
         free_bytes=free,
         unattributed_bytes=unattributed,
-        other_process_bytes=strangers,
+        other_process_bytes=others,
         process_bytes=process,
         non_torch_bytes=None if process is None or reserved is None else process - reserved,
         reserved_bytes=reserved,
@@ -144,6 +146,14 @@ def ladder_of(held: DeviceLook, driver: Mapping[str, float], *, host: bool) -> L
         is_host=host,
         source="Prometheus",
     )
+
+
+def others_of(driver: Mapping[str, float], process_bytes: Optional[int]) -> Optional[int]:
+    """What other processes hold of a device: those without an agent, and those with one."""
+    strangers = _bytes(driver, "other_bytes")
+    if strangers is None:
+        return None
+    return strangers + max(0, (_bytes(driver, AGENTS) or 0) - (process_bytes or 0))
 
 
 def peak_of(figures: Mapping[str, float]) -> Figure:

@@ -61,9 +61,9 @@ def _named(name: str) -> str:
 
 
 def _gone(look: Look) -> Iterable[Key]:
-    """Ranks that were there, and whose target is not scraped any more."""
+    """Ranks that were there until their target was not scraped any more."""
     for key in look.info:
-        if key not in look.ranks:
+        if key not in look.ranks and not (key in look.last and look.last[key].vanished):
             target = look.targets.get(Place(key.job, key.instance))
             if target is None or not target.up:
                 yield key

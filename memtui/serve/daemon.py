@@ -100,6 +100,8 @@ def _found(machine: Machine) -> str:
     reading = machine.driver
     if reading is None:
         return f"{named}; the driver has not answered yet"
+    if not reading.devices and machine.has_virtual_gpus:
+        return f"{named}; virtual GPUs, which are read next"
     if not reading.devices:
         return f"{named}; {reading.reason or 'no GPU'}"
     names = sorted({clean(device.name, 60) or "GPU" for device in reading.devices})

@@ -15,6 +15,8 @@ MOST_CONNECTIONS = 64
 _REQUEST_SECONDS, _ANSWER_SECONDS = 5.0, 30.0
 _MOST_REQUEST_BYTES = 16 << 10
 _CHUNK = 1 << 16
+#: What those hear that have asked and must go, as far as they take it at once.
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class Request(NamedTuple):
@@ -130,7 +132,11 @@ class Listener:
             self._refused("request")
             response = Response("400 Bad Request", [], b"")
         else:
-            response = await self._answer(request)
+            try:
+                response = await self._answer(request)
+            except asyncio.CancelledError:
+                writer.write(_BUSY)  # what the kernel does not take at once is lost: nobody waits for it
+                raise
         lines = [f"HTTP/1.1 {response.status}", *(f"{name}: {value}" for name, value in response.headers)]
         lines += [f"Content-Length: {len(response.body)}", "Connection: close", "", ""]
         writer.write("\r\n".join(lines).encode("latin-1"))

@@ -15,6 +15,7 @@ from memtui.sources.agent_probe import AgentError
 from memtui.sources.driver_library import LIBRARY_VARIABLE
 from memtui.sources.driver_poller import DriverPoller
 from memtui.sources.environ import environment_of
+from memtui.sources.relatives import ancestors
 from memtui.sources.sockets import Found, all_sockets, find_socket
 from memtui.sources.virtual_driver import use_driver_of_process
 
@@ -55,11 +56,18 @@ class Machine:
         self._on_processes = on_processes
         self._poller = DriverPoller(lambda: 0, lambda: None, self._take_driver, thrift=_THRIFT)
         self._first_driver = asyncio.Event()
+        self._library_given = LIBRARY_VARIABLE in os.environ
+        self._virtual_since_ns: Optional[int] = None  # when the driver became that of virtual GPUs
         self._passes = 0
         self._left_alone: dict[pathlib.Path, tuple[int, int]] = {}  # which file, and since when
         self._left_out = 0
         self._families: tuple[int, list[Any]] = (-_FRESH_NS, [])
         self._telling: Optional[asyncio.Task[list[Any]]] = None
+
+    @property
+    def has_virtual_gpus(self) -> bool:
+        """Whether the driver that is read, or is to be read next, is that of virtual GPUs."""
+        return self._virtual_since_ns is not None
 
     async def first_look(self, seconds: float) -> None:
         """Waits until it is known what there is, but no longer."""
@@ -99,6 +107,8 @@ class Machine:
         found = Ranks()
         for number, rank in enumerate(list(self.ranks.values())):
             rank.read(time.monotonic_ns())
+            if rank.launcher:
+                continue
             try:
                 rank.read_host(time.monotonic_ns())
                 found.add(rank, time.monotonic_ns())
@@ -106,11 +116,11 @@ class Machine:
                 rank.refuse("agent_garbage")
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
-        live = [rank.pid for rank in self.ranks.values() if not rank.over]
+        live = sum(not rank.over for rank in self.ranks.values())
         told = [
             *found.families(),
-            *devices(self._readings(), live),
-            *own(Own(len(live), found.left_out + self._left_out, dict(self.refused))),
+            *devices(self._readings(), self._held_then()),
+            *own(Own(live, found.left_out + self._left_out, dict(self.refused))),
         ]
         self._families = time.monotonic_ns(), told
         return told
@@ -120,7 +130,18 @@ class Machine:
         reading = self.driver
         if reading is None or time.monotonic_ns() - reading.time_ns > _STALE_NS:
             return ()
+        if self._virtual_since_ns is not None and not self._reads_here():
+            return ()  # virtual GPUs are gone with the programs that had them
         return reading.devices
+
+    def _held_then(self) -> list[int]:
+        """Processes with an agent, with those that had not gone yet when the driver was read."""
+        read_ns = 0 if self.driver is None else self.driver.time_ns
+        return [rank.pid for rank in self.ranks.values() if rank.vanished_ns is None or rank.vanished_ns > read_ns]
+
+    def _reads_here(self) -> bool:
+        """Whether the driver that is read is that of a rank which goes on."""
+        return any(rank.is_read_here and not rank.over for rank in self.ranks.values())
 
     # Reading
 
@@ -156,6 +177,15 @@ class Machine:
                 del self._left_alone[path]
         for pid in set(found) - self._watched():
             self._consider(pid, found[pid])
+        self._tell_launchers()
+
+    def _tell_launchers(self) -> None:
+        """Those that are above a rank, and are none themselves."""
+        for rank in self.ranks.values():
+            for pid in rank.above if rank.rank else ():
+                launcher = self.ranks.get(pid)
+                if launcher is not None and not launcher.rank:
+                    launcher.launcher = True
 
     def _watched(self) -> set[int]:
         return {pid for pid, rank in self.ranks.items() if not rank.over}
@@ -191,16 +221,29 @@ class Machine:
         if life is None or life.over or (before is not None and before.life.started == life.started):
             stream.close()
             return False
-        self.ranks[pid] = Rank(pid, path, stream, life)
-        if self.driver is not None and not self.driver.devices and LIBRARY_VARIABLE not in os.environ:
-            use_driver_of_process(pid)
+        self.ranks[pid] = Rank(pid, path, stream, life, ancestors(pid))
+        self._choose_driver()
         return True
 
+    def _choose_driver(self) -> None:
+        """Where the machine has no driver of its own, that of the virtual GPUs of a rank which goes on."""
+        if self._library_given or self.driver is None:
+            return
+        if self._reads_here() if self._virtual_since_ns is not None else self.driver.devices:
+            return
+        for rank in self.ranks.values():
+            if not rank.over and use_driver_of_process(rank.pid):
+                self._virtual_since_ns = time.monotonic_ns()
+                return
+
     def _take_driver(self, reading: DriverReading) -> None:
+        if reading.time_ns < (self._virtual_since_ns or 0):
+            return  # of what was read before
         self.driver = reading
         self._first_driver.set()
         for rank in self.ranks.values():
             rank.take_driver(reading)
+        self._choose_driver()
         listed = {process.pid for device in reading.devices for process in device.others or ()}
         for pid in listed - self._watched():
             found = find_socket("agent", pid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
 
@@ -16,6 +17,7 @@ from memtui.sources.agent_probe import AgentError, AgentRefused, check_greeting,
 from memtui.sources.driver_shared import reading_for
 from memtui.sources.environ import environment_of
 from memtui.sources.host import HostSource
+from memtui.sources.virtual_driver import is_read_here
 from memtui.wire import codec
 from memtui.wire.frames import Bye, Event, Frame, Hello, Refusal
 
@@ -52,14 +54,18 @@ _NS = 1_000_000_000
 class Rank:
     """Everything happens on one thread; nothing waits for the process."""
 
-    def __init__(self, pid: int, path: pathlib.Path, stream: AgentStream, life: Life) -> None:
-        """`pid` is the process as it is seen from here."""
-        self.pid, self.life = pid, life
+    def __init__(
+        self, pid: int, path: pathlib.Path, stream: AgentStream, life: Life, above: Sequence[int] = ()
+    ) -> None:
+        """`pid` is the process as it is seen from here, `above` those that have started it."""
+        self.pid, self.life, self.above = pid, life, above
         self.session = Session(pid, depth=_DEPTH)
         self.events: Counter[tuple[Optional[str], str]] = Counter()  # by device and name
         self.lost_frames = 0
         self.outcome = ""  # once it has ended
         self.ended_ns: Optional[int] = None
+        self.vanished_ns: Optional[int] = None  # when its process was found to hold nothing any more
+        self.launcher = False  # it has started ranks, and is none
         self.unloaded = False
         self.trouble = ""  # why the agent was hung up on, until it is counted
         self._path = path
@@ -107,6 +113,8 @@ class Rank:
     def read(self, now_ns: int) -> bool:
         """Takes in what the agent has sent; True where more is waiting that may be read at once."""
         if self.over and self._stream is None:
+            if self.vanished_ns is None:
+                self._look(now_ns)
             return False
         if self._stream is None:
             self._connect(now_ns)
@@ -217,6 +225,8 @@ class Rank:
         gone = found is None or found.started != self.life.started
         if found is not None and not gone:
             self.life = found
+        if (gone or self.life.over) and self.vanished_ns is None:
+            self.vanished_ns = now_ns
         if self.over:
             return
         if gone or self.life.over:
@@ -240,10 +250,15 @@ class Rank:
         if not self.over and (host is None or now_ns - host.time_ns > _HOST_NS):
             self.session.apply_host(self._host.read())
 
+    @property
+    def is_read_here(self) -> bool:
+        """Whether the driver that this process reads is that of the rank's GPUs."""
+        return is_read_here(self._environment)
+
     def take_driver(self, reading: DriverReading) -> None:
         """What the driver says, read for nobody."""
         hello = self.session.hello
-        if hello is not None and not self.over:
+        if hello is not None and not self.over and self.is_read_here:
             uuids = tuple(device.uuid for device in hello.devices if device.uuid)
             self.session.apply_driver(reading_for(reading, self.pid, uuids))
 

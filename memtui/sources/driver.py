@@ -17,7 +17,7 @@ import pynvml
 
 from memtui.session.readings import DeviceReading, DriverReading
 
-from .driver_library import LIBRARY_VARIABLE
+from .driver_library import LIBRARY_VARIABLE, MACHINE_VARIABLE
 from .driver_processes import listed_processes, split_processes
 
 #: NVML's "not available"; some versions hand it on as a number of bytes.
@@ -40,6 +40,7 @@ class DriverSource:
 
     def __init__(self) -> None:
         self._ready = False
+        self._machine: tuple[Optional[str], ...] = ()
         self._version = ""
         self._handles: dict[str, Any] = {}
 
@@ -48,6 +49,10 @@ class DriverSource:
 
         A device that cannot be read comes with the reason, beside the others.
         """
+        machine = tuple(map(os.environ.get, (LIBRARY_VARIABLE, MACHINE_VARIABLE)))
+        if machine != self._machine:
+            self.close()  # other virtual GPUs than before
+            self._machine = machine
         try:
             self._initialise()
             names = list(self._all() if uuids is None else uuids)

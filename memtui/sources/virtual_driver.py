@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .driver_library import LIBRARY_VARIABLE
+from .driver_library import LIBRARY_VARIABLE, MACHINE_VARIABLE
 from .environ import environment_of
 
-_MARK = "VGPU_SHM"
 _NVML = "libnvidia-ml.so.1"
 
 
@@ -18,7 +17,7 @@ def use_driver_of(environment: Mapping[str, str]) -> bool:
 
     The library is only taken from a file of this user: the environment of a process is not to be trusted further.
     """
-    if _MARK not in environment:
+    if MACHINE_VARIABLE not in environment:
         return False
     for entry in environment.get("LD_PRELOAD", "").split(":"):
         library = Path(entry).parent / _NVML
@@ -26,10 +25,20 @@ def use_driver_of(environment: Mapping[str, str]) -> bool:
             continue
         if library.stat().st_uid != os.geteuid() or library.stat().st_mode & 0o022:
             continue
+        for name in [name for name in os.environ if name.startswith("VGPU_")]:
+            del os.environ[name]  # of other virtual GPUs
         os.environ.update({name: value for name, value in environment.items() if name.startswith("VGPU_")})
         os.environ[LIBRARY_VARIABLE] = str(library)
         return True
     return False
+
+
+def is_read_here(environment: Mapping[str, str]) -> bool:
+    """Whether NVML in this process answers for the GPUs of a program started with `environment`.
+
+    Virtual GPUs of several programs have the same UUIDs.
+    """
+    return environment.get(MACHINE_VARIABLE) == os.environ.get(MACHINE_VARIABLE)
 
 
 def use_driver_of_process(pid: int) -> bool:

@@ -9,7 +9,7 @@ from memtui.analysis.oom.story import Stories, Story, story_at
 from memtui.analysis.text import clean
 from memtui.wire.frames import Event
 
-from .feed import Feed, Recording
+from .feed import Feed, Recording, absent
 
 
 class Exhausted:
@@ -46,6 +46,10 @@ class Exhausted:
             recording = cast("Recording", self.feed)
             self._replayed[key] = story_at(recording.session, event, recording.session_at)
         return self._replayed[key]
+
+    def nothing(self) -> str:
+        """Why there may be no error to be told of although there was one; "" where there is none."""
+        return absent(self.feed, "errors")
 
     def retries(self) -> int:
         """How many allocations succeeded at the second try."""

@@ -135,7 +135,10 @@ class RanksRecording(RanksFeed, Recording, Protocol):
 
 
 def absent(feed: Feed, what: str) -> str:
-    """Why a feed has no "tensors", "segments", recorded "step" or "output", ever, and who has; "" where it may."""
+    """Why a feed has no "tensors", "segments", recorded "step", "output", all "events" or "errors", ever; "" if it may.
+
+    It says who has.
+    """
     say: Optional[Callable[[str], str]] = getattr(feed, "absent", None)
     return "" if say is None else say(what)
 

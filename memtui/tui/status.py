@@ -11,6 +11,7 @@ from memtui.analysis.verdict import end_text
 from memtui.analysis.view import View
 
 from . import roles
+from .feed import absent
 from .plot.frame import fine_clock
 from .plot.track import Column
 from .timeline import Timeline
@@ -77,8 +78,18 @@ class Status:
         ]
         if readout.phase:
             parts.append(readout.phase)
-        distance = elapsed(timeline.end_ns() - readout.time_ns)
-        return " · ".join([*parts, f"{distance} " + ("before the end" if timeline.feed.replay else "ago")])
+        return " · ".join([*parts, self._distance(readout.time_ns)])
+
+    def _distance(self, time_ns: int) -> str:
+        """From the end of a recording; else from now, or from a rank's end where that was before."""
+        timeline = self.timeline
+        if not absent(timeline.feed, "events"):
+            return f"{elapsed(timeline.end_ns() - time_ns)} " + ("before the end" if timeline.feed.replay else "ago")
+        end = timeline.feed.session.end
+        if end is None:
+            return f"{elapsed(time.time_ns() - time_ns)} ago"
+        after_ns = time_ns - end.time_ns
+        return f"{elapsed(abs(after_ns))} {'before' if after_ns < 0 else 'after'} its end"
 
 
 def _range(column: Column) -> str:

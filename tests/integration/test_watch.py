@@ -148,6 +148,37 @@ def test_a_host_that_goes_away_is_told_from_a_silent_rank(watched: tuple[Fleet, 
         fleet.gone.clear()
 
 
+def test_what_had_ended_before_its_host_went_is_told_as_it_was() -> None:
+    """GIVEN a host whose ranks have ended, vanished and gone on, WHEN it goes, THEN the last alone are gone."""
+    now = time.time()
+    fleet = Fleet(8, 1, planted=Planted(exhausted=2), begun=now - 600, silent_at=now - 60)
+    host = fleet.hosts[0]
+    with scraped(fleet, past_s=60, past_step_s=5) as client:
+        client.wait_scraped(1)
+        collector = Collector(Client(parse_address(client.url)), Selector())
+        host.ranks = [rank for rank in host.ranks if rank.rank != 7]
+        host._templates.clear()
+        vanished = (
+            "count(memtui_state{state='ended'}) == 7 and on () count(memtui_state{state='ended'} offset 16s) == 7"
+        )
+        prometheus.wait_until(lambda: client.query(vanished), "that a rank has vanished, and the host has not")
+        fleet.gone.add(0)
+
+        def told() -> bool:
+            (course,) = fleet_of(collector.look()).courses
+            rows = {row.rank: row for row in course.view.rows}
+            if rows[0].state != "lost":
+                return False
+            assert set(rows) == set(range(7))
+            assert (rows[2].state, rows[2].state_text) == ("ended", "ended: out of memory")
+            [gone] = [finding for finding in course.view.findings if finding.key == "gone"]
+            assert gone.ranks == (0, 1, 3, 4, 5, 6)
+            assert "rank 2: ended: out of memory" in [finding.text for finding in course.view.findings]
+            return True
+
+        prometheus.wait_until(told, "what is known of a host that has gone")
+
+
 def test_the_past_of_a_rank_comes_from_the_server(watched: tuple[Fleet, prometheus.Client]) -> None:
     fleet, client = watched
     feed = FleetFeed(Client(parse_address(client.url)), parse_selector(""))

@@ -1,4 +1,4 @@
-"""Watching a process from a process of its own: NVML's stand-in belongs to one set of virtual GPUs for good."""
+"""Watching a process from a process of its own: NVML's stand-in belongs to one set of virtual GPUs at a time."""
 
 from __future__ import annotations
 

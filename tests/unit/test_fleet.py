@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.prometheus.collect import DeviceLook, Key, Look, Place, RankLook, Target
+from memtui.prometheus.collect import AGENTS, DeviceLook, Key, Last, Look, Place, RankLook, Target
 from memtui.prometheus.fleet import Course, fleet_of, part_of
-from memtui.prometheus.rows import Named, row_of
+from memtui.prometheus.rows import Named, ladder_of, row_of
 from memtui.prometheus.runs import runs_of
 from memtui.ranks.row import RankRow
 from tests.support.fleet_ranks import CAPACITY_BYTES, Planted
@@ -183,6 +183,34 @@ def test_a_host_that_is_not_scraped_is_told_from_a_silent_rank() -> None:
     assert {by_rank[rank].state for rank in range(24, 32)} == {"lost"}
     assert by_rank[24].used.value is None
     assert course.view.summary.startswith("56 of 64 ranks live")
+
+
+def test_what_is_known_of_ranks_whose_host_has_gone() -> None:
+    look = look_of(simulated(64, 8), gone=[3])
+    keys = {int(key.rank): key for key in look.info}
+    last = {
+        keys[24]: Last(False, "oom"),
+        keys[25]: Last(True, "ok"),
+        keys[26]: Last(True, ""),
+        keys[27]: Last(False, ""),
+    }
+    course = only(replace(look, last=last))
+    by_rank = {each.rank: each for each in course.view.rows}
+    assert by_rank[24].state_text == "ended: out of memory"
+    assert not {25, 26} & by_rank.keys()
+    (gone,) = texts(course, "gone")
+    assert gone.endswith("ranks 27 to 31")
+    assert [text for text in texts(course, "ended") if text.startswith("rank 24: ended: out of memory")]
+
+
+def test_what_other_agents_hold_of_a_device_is_others() -> None:
+    driver = {"total_bytes": 100.0, "used_bytes": 70.0, "free_bytes": 30.0, "other_bytes": 5.0, AGENTS: 60.0}
+    held = DeviceLook("GPU-1", {"process_device_bytes": 40.0, "reserved_bytes": 35.0})
+    ladder = ladder_of(held, driver, host=False)
+    assert (ladder.other_process_bytes, ladder.unattributed_bytes) == (25, 5)
+    # The driver was read before the allocator took more: nothing is negative.
+    early = {"total_bytes": 100.0, "used_bytes": 10.0, "free_bytes": 90.0, "other_bytes": 0.0}
+    assert ladder_of(DeviceLook("GPU-1", {"reserved_bytes": 35.0}), early, host=False).unattributed_bytes is None
 
 
 def test_many_of_a_kind_are_one_line() -> None:

@@ -51,6 +51,11 @@ def test_a_packed_answer_is_unpacked() -> None:
         assert len(Client(parse_address(url)).query("up")) == 1
 
 
+def test_what_a_server_says_is_one_line() -> None:
+    said = {"status": "error", "errorType": "bad_data", "error": "evil\nline \x1b[31m\u202ered"}
+    assert str(error_of(lambda *_: whole(said, 400))).endswith(" refuses the query: evil line red")
+
+
 def test_points_that_are_no_finite_numbers_are_left_out() -> None:
     values: list[Any] = ["NaN", "+Inf", "-Inf", None, [], {}, "five", "1e400", "2"]
     odd = vector(*(({"place": str(place)}, value) for place, value in enumerate(values)))

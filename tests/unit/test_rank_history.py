@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.build import build_view
 from memtui.prometheus.client import Track
-from memtui.prometheus.collect import Key
+from memtui.prometheus.collect import AGENTS, Key
 from memtui.prometheus.history import RankHistory
 from memtui.prometheus.moments import moment_now, moments_of
 from memtui.tui.feed import absent
@@ -122,6 +122,53 @@ def test_an_end_and_failed_allocations_are_events_without_their_texts() -> None:
     assert any("out of memory" in line.text for line in view.events)
 
 
+def test_a_rank_that_ended_before_its_first_scrape_has_run_out_of_memory_and_holds_nothing() -> None:
+    fleet = simulated(64, 8, planted=Planted.usual(64, 4, more=True))
+    exhausted = fleet.planted.exhausted
+    assert exhausted is not None
+    held = ("allocated_bytes", "reserved_bytes", "process_device_bytes")
+    tracks = [
+        track
+        for track in tracks_of(fleet.rank(exhausted), [NOW - 20, NOW - 10, NOW])
+        if not track.labels["__name__"].endswith(held)
+    ]
+    moments = moments_of(tracks, {_DEVICE: fleet.rank(exhausted).uuid})
+    (event,) = [event for moment in moments for event in moment.events if event.name == "oom"]
+    assert "1 so far" in event.text
+    assert all(moment.driver is None for moment in moments)  # the device is others' by now
+    # What is fetched later goes on from what is known.
+    later = moments_of(tracks, {_DEVICE: fleet.rank(exhausted).uuid}, first=10_000)
+    assert not [event for moment in later for event in moment.events]
+
+
+def test_what_other_agents_hold_of_the_device_is_others() -> None:
+    rank = simulated(8, 1, 1, planted=Planted()).rank(3)
+    own = rank.figures(_TIMES[0])["process_device_bytes"]
+    beside = Track({"__name__": f"memtui_device_{AGENTS}", "device_uuid": rank.uuid}, [(_TIMES[0], own + (1 << 30))])
+    (moment,) = moments_of([*tracks_of(rank, _TIMES[:1]), beside], {_DEVICE: rank.uuid})
+    assert moment.driver is not None
+    (reading,) = moment.driver.devices
+    assert reading.other_process_bytes() == 1 << 30
+
+
+def test_a_driver_that_was_read_before_the_rank_took_memory_makes_nothing_negative() -> None:
+    rank = simulated(8, 1, 1, planted=Planted()).rank(3)
+    tracks = []
+    for track in tracks_of(rank, _TIMES[:3]):
+        name = track.labels["__name__"].removeprefix("memtui_")
+        if name in ("device_used_bytes", "device_free_bytes"):
+            value = 0.0 if name == "device_used_bytes" else float(CAPACITY_BYTES)
+            tracks.append(track._replace(points=[(time_s, value) for time_s, _ in track.points]))
+        elif name != "process_device_bytes":
+            tracks.append(track)
+    info = [{"device": _DEVICE, "device_uuid": rank.uuid}]
+    moments = moments_of(tracks, {_DEVICE: rank.uuid})
+    session = RankHistory(Key("run", "3", "1", "memtui", "x"), info, moments).whole
+    view = build_view(session, _DEVICE, int(NOW * 1e9))
+    assert view.bar.bands
+    assert all((band.figure.value or 0) >= 0 for band in view.bar.bands)
+
+
 def test_nothing_of_a_rank_is_said_to_be_nothing() -> None:
     session = RankHistory(Key("run", "0", "1", "memtui", "x"), [], []).whole
     view = build_view(session, session.default_device(), 0)
@@ -138,5 +185,6 @@ def test_an_opened_rank_has_figures_before_its_past_has_come() -> None:
     assert frame.allocated_bytes == fleet.rank(8).figures(NOW - 2)["allocated_bytes"]
     assert len(moment_now(look, next(iter(look.ranks)))) == 1
     assert absent(feed, "tensors") == ("Prometheus holds no tensors; on node-001: memtui attach --pid 20008 shows them")
+    assert absent(feed, "events").startswith("Prometheus holds no texts of events; on node-001: memtui attach")
     assert absent(feed, "memory") == ""
     assert not feed.request("tensors")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import pathlib
+import socket
 
 import pytest
 
@@ -12,7 +14,7 @@ from memtui.serve.access import AccessError, is_authorised, read_credentials, tl
 from memtui.serve.address import Address, read_address
 from memtui.serve.entering import matches
 from memtui.serve.life import life_of, outcome_of_exception
-from memtui.serve.listener import read_request
+from memtui.serve.listener import MOST_CONNECTIONS, Listener, Request, Response, read_request
 from memtui.serve.unit import unit
 
 
@@ -97,6 +99,48 @@ def test_requests_are_read_and_garbage_is_none() -> None:
         b"GET / HTTP/1.1\r\nx\r\n\r\n",
     ):
         assert read_request(garbage) is None
+
+
+def test_one_that_has_asked_and_must_go_hears_why() -> None:
+    """GIVEN more scrapers than are answered at once, THEN the first hear 503, and the others are answered."""
+    more = 3
+    refused: list[str] = []
+
+    async def run() -> list[bytes]:
+        listening = socket.create_server(("127.0.0.1", 0), backlog=200)
+        listening.setblocking(False)
+        asked, goes_on = 0, asyncio.Event()
+
+        async def answer(_: Request) -> Response:
+            nonlocal asked
+            asked += 1
+            if asked == MOST_CONNECTIONS + more:
+                goes_on.set()
+            await goes_on.wait()
+            return Response("200 OK", [], b"figures")
+
+        async def scrape() -> bytes:
+            reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            heard = await reader.read()
+            writer.close()
+            return heard
+
+        serving = asyncio.ensure_future(Listener(listening, answer, refused.append, None).run())
+        scrapes = []
+        for _ in range(MOST_CONNECTIONS + more):
+            scrapes.append(asyncio.ensure_future(scrape()))
+            before = asked
+            while asked == before:
+                await asyncio.sleep(0)
+        heard = await asyncio.gather(*scrapes)
+        serving.cancel()
+        return heard
+
+    heard = asyncio.run(asyncio.wait_for(run(), 60))
+    assert all(each.startswith(b"HTTP/1.1 503 ") and each.endswith(b"\r\n\r\n") for each in heard[:more])
+    assert all(each.endswith(b"figures") for each in heard[more:])
+    assert refused == ["busy"] * more
 
 
 def test_patterns_are_names_or_of_whole_command_lines() -> None:

@@ -69,6 +69,11 @@ def test_several_runs_are_shown_first_and_each_by_itself() -> None:
         assert len(screen.table.rows) == 8
         assert feed.course is not None
         assert feed.course.run.name == "b"
+        assert "8 ranks" in text(app)[0]
+        await pilot.press("b")
+        assert screen.by == "run"
+        assert "2 runs" in text(app)[0]
+        await pilot.press("enter")
         await pilot.press("escape")
         assert screen.by == "run"
 
@@ -111,6 +116,34 @@ def test_a_rank_in_view_is_asked_for_its_categories_and_an_opened_one_for_its_pa
         await pilot.pause(0.1)
         assert app.screen is screen
         assert feed._wanted.opened is None
+
+    drive(feed, test)
+
+
+def test_an_opened_rank_says_what_a_server_lacks_and_l_comes_back_to_now() -> None:
+    feed = StandingFeed(look_of(simulated(64, 8)))
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        screen = await overview(app, pilot)
+        await pilot.press("comma", "enter")
+        await pilot.pause(0.2)
+        assert app.screen is not screen
+        assert feed.replay
+        assert "REPLAY" in "\n".join(text(app))
+        await pilot.press("2")
+        await pilot.pause(0.2)
+        shown = "\n".join(text(app))
+        assert "Prometheus holds no texts of events; on node-" in shown
+        assert "nothing out of the ordinary" not in shown
+        await pilot.press("o")
+        await pilot.pause(0.2)
+        shown = "\n".join(text(app))
+        assert "Prometheus holds no messages of failed allocations" in shown
+        assert "Nothing has run out of memory here" not in shown
+        await pilot.press("escape", "1", "l")
+        await pilot.pause(0.2)
+        assert not feed.replay
+        assert "REPLAY" not in "\n".join(text(app))
 
     drive(feed, test)
 

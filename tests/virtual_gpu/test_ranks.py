@@ -78,7 +78,7 @@ Then = Callable[[Seen], None]
 def look(pid: int, until: Until, *, then: Optional[Then] = None, after: Optional[Until] = None) -> list[Seen]:
     """What a feed of the launcher's ranks says once `until` holds; and, `then` done, once `after` does.
 
-    In a process of its own: NVML's stand-in belongs to one set of virtual GPUs for good.
+    In a process of its own: NVML's stand-in belongs to one set of virtual GPUs at a time.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_look, pid, until, then, after).result()

@@ -53,6 +53,8 @@ class Layout:
     took: int
     phase: int
     narrow: bool  # shorter names
+    used: int
+    numbers: tuple[int, ...]  # of each of BYTES
 
 
 def places(rows: Sequence[RankRow], width: int) -> list[str]:
@@ -92,28 +94,34 @@ def layout(width: int, rows: Sequence[RankRow], *, chart: bool = True, device: i
     steps = max(5, max((len(f"{row.step or 0:,}") for row in rows), default=1) + 1)
     narrow = width < 100
     took, phase = (7, 9) if narrow else (9, 11)
-    fixed = 6 + 1 + device + USED.width + 6 + 2 + steps + took + 1 + phase
-    fixed += sum(_width(column, narrow) for column in BYTES)
+    took = max([took, *(len(units.duration(row.step_ns)) + 1 for row in rows)])
+    unit = unit_of(rows)
+    used, *numbers = (_width(column, rows, unit, narrow) for column in (USED, *BYTES))
+    fixed = 6 + 1 + device + used + 6 + 2 + steps + took + 1 + phase + sum(numbers)
     room = width - fixed
     cells = min(40, room * 2 // 5) if chart and room >= CHART_FROM else 0
-    return Layout(device, max(LEAST_BAR, room - cells - (cells > 0)), cells, steps, took, phase, narrow)
+    return Layout(
+        device, max(LEAST_BAR, room - cells - (cells > 0)), cells, steps, took, phase, narrow, used, tuple(numbers)
+    )
 
 
-def _width(column: Column, narrow: bool) -> int:
-    return column.narrow if narrow else column.width
+def _width(column: Column, rows: Sequence[RankRow], unit: str, narrow: bool) -> int:
+    """As usual, and more where a figure would touch what stands before it."""
+    usual = column.narrow if narrow and column is not USED else column.width
+    return max([usual, *(len(number(column.figure(row), unit)) + 1 for row in rows)])
 
 
-def head_of(column: Column, narrow: bool) -> str:
+def head_of(column: Column, width: int, *, narrow: bool) -> str:
     """Right-aligned; shorter where there is little room."""
     label = {"predicted": "pred.", "headroom": "room"}.get(column.label, column.label) if narrow else column.label
-    return label.rjust(_width(column, narrow))
+    return label.rjust(width)
 
 
-def cell_of(column: Column, row: RankRow, unit: str, narrow: bool) -> str:
+def cell_of(column: Column, row: RankRow, unit: str, width: int) -> str:
     """A figure in the column's unit; – where unknown."""
     figure = column.figure(row)
     text = number(figure, unit)
-    return text.rjust(_width(column, narrow))
+    return text.rjust(width)
 
 
 def number(figure: Figure, unit: str) -> str:

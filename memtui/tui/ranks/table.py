@@ -17,7 +17,7 @@ from memtui.tui.widgets.bar import SHORT, shares
 from memtui.tui.widgets.lines import Lines
 
 from . import spark
-from .columns import BYTES, USED, Layout, cell_of, head_of, layout, number, percent, places, unit_of
+from .columns import BYTES, Layout, cell_of, head_of, layout, number, percent, places, unit_of
 
 #: A line, with a chart of one line more; a higher chart says no more.
 LEAST_CARD, MOST_CARD = 2, 9
@@ -143,7 +143,7 @@ class RanksTable(Lines):
     def _head(self, divided: Layout, unit: str, top: int, width: int) -> Row:
         number = "  no.  " if self.view is not None and self.view.apart else "  rank "
         line = Line().add(number + self._device_head(divided.device).ljust(divided.device), roles.DIM)
-        line.add(f"used {unit}".rjust(USED.width + 6)[-USED.width - 6 :], roles.DIM).add("  ", roles.DIM)
+        line.add(f"used {unit}".rjust(divided.used + 6)[-divided.used - 6 :], roles.DIM).add("  ", roles.DIM)
         total = max((row.total.value or 0 for row in self.rows), default=0)
         scale = f"{units.size(total)}" if total else ""
         if divided.bar >= len(scale) + 3:
@@ -153,8 +153,8 @@ class RanksTable(Lines):
         if divided.chart:
             label = next((text for text in self._chart_labels(top) if len(text) <= divided.chart), "")
             line.add(" " + label.ljust(divided.chart), roles.DIM)
-        for column in BYTES:
-            line.add(head_of(column, divided.narrow), roles.DIM)
+        for column, cells in zip(BYTES, divided.numbers):
+            line.add(head_of(column, cells, narrow=divided.narrow), roles.DIM)
         line.add("step".rjust(divided.steps) + "time".rjust(divided.took) + " phase", roles.DIM)
         return line.row(width)
 
@@ -184,7 +184,7 @@ class RanksTable(Lines):
             roles.TEXT,
         )
         quiet = roles.DIM if row.over else roles.TEXT
-        line.add(look.text(number(row.used, unit)).rjust(USED.width), quiet)
+        line.add(look.text(number(row.used, unit)).rjust(divided.used), quiet)
         full = percent(row) or units.UNKNOWN
         line.add(look.text(full).rjust(6), self._level(row)).add("  ", " ")
         self._add_bar(line, row, divided.bar)
@@ -192,11 +192,11 @@ class RanksTable(Lines):
             text, role = spark.line(track, top, look)
             line.add(" ", " ")
             line.add_cells(text, role)
-        for column in BYTES:
+        for column, cells in zip(BYTES, divided.numbers):
             role = quiet if row.over else roles.PREDICTED if column.predicted else roles.TEXT
             if column.key == "headroom" and not row.over:
                 role = self._level(row) if row.level in ("warning", "bad") else roles.PREDICTED
-            line.add(look.text(cell_of(column, row, unit, divided.narrow)), role)
+            line.add(look.text(cell_of(column, row, unit, cells)), role)
         step = units.UNKNOWN if row.step is None else f"{row.step:,}"
         line.add(look.text(step).rjust(divided.steps), quiet)
         line.add(look.text(units.duration(row.step_ns)).rjust(divided.took), quiet).add(" ", " ")

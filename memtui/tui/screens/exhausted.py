@@ -33,7 +33,7 @@ class ExhaustedScreen(Screen[None], inherit_bindings=False):
         count = len(self._events)
         self._shown = count - 1
         story = exhausted.story(self._events[-1]) if count else None
-        self.page = ExhaustedPage(look, story, (count, count), exhausted.retries())
+        self.page = ExhaustedPage(look, story, (count, count), exhausted.retries(), exhausted.nothing())
 
     def compose(self) -> ComposeResult:
         """The page alone."""

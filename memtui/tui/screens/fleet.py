@@ -119,7 +119,7 @@ class FleetScreen(RanksScreen):
         self.top.age = "" if feed.replay else f"{feed.age_s:.0f} s old"
         if course is None and self.by is None:
             self.by, self.group = "run", None
-        view = self._runs_view() if course is None else self._view_of(course)
+        view = self._runs_view() if course is None or self.by == "run" else self._view_of(course)
         trouble = feed.trouble_text()
         if trouble:
             view = replace(view, findings=(Finding("server", "bad", (), trouble), *view.findings))

@@ -25,7 +25,10 @@ _TAB = "ranks"
 class RankScreen(MonitorScreen):
     """What is shown of a program until it has several ranks, and then of the one that was chosen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("0", "tab('ranks')", "all ranks")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("0", "tab('ranks')", "all ranks"),
+        Binding("l", "live", "now", show=False),
+    ]
 
     def __init__(
         self, feed: RanksFeed, build: BuildView, look: Look, device: Optional[str] = None, rate_hz: float = 10
@@ -68,11 +71,17 @@ class RankScreen(MonitorScreen):
         self.refresh_view()
         self.action_tab(tab)
 
+    def refresh_view(self) -> None:
+        """As the monitor's; of a server's rank, with what its events lack."""
+        self.event_list.absent = absent(self.feed, "events")
+        super().refresh_view()
+
     def _tell_replay(self) -> None:
         """One feed may show now and the past by turns."""
         replay = self.feed.replay
         self.keys.replay = self.header.replay = self.chart.input.recorded = replay
-        self.chart.input.end_label = "end" if replay else "now"
+        # What a server has ends nowhere: there the time itself is said.
+        self.chart.input.end_label = "now" if not replay else "" if absent(self.feed, "events") else "end"
 
     def program_ended(self, status: Optional[ExitText]) -> None:
         """The launcher's status is no rank's."""
@@ -96,6 +105,17 @@ class RankScreen(MonitorScreen):
             self.say(absent(self.feed, "output"))
         else:
             super().action_tab(name)
+
+    def action_live(self) -> None:
+        """Now; a recording has none but its end."""
+        go_live = getattr(self.feed, "go_live", None)
+        if go_live is None:
+            self.action_newest()
+            return
+        go_live()
+        self.timeline.window = self.timeline.window.live()
+        self._tell_replay()
+        self.draw_changes(force=True)
 
     def action_escape(self) -> None:
         """Takes back what was marked; where nothing is, back to all ranks."""

@@ -18,6 +18,7 @@ class Events(Lines):
         super().__init__(look, id=id)
         self.full = full
         self.events: tuple[EventLine, ...] = ()
+        self.absent = ""  # why there are none but those that are shown
         self.offset_lines = 0
 
     def scroll_events(self, lines: int) -> None:
@@ -27,7 +28,7 @@ class Events(Lines):
 
     def source(self) -> object:
         """The events, and where the list is."""
-        return self.events, self.offset_lines
+        return self.events, self.offset_lines, self.absent
 
     def draw(self, width: int, height: int) -> list[Row]:
         """One line an event: time, text in the colour of its level."""
@@ -45,14 +46,19 @@ class Events(Lines):
 
     def _page(self, width: int, height: int) -> list[Row]:
         newest = sorted(self.events, key=lambda event: -event.time_ns)
-        shown = newest[self.offset_lines : self.offset_lines + height - 2]
+        room = height - 2 - 2 * bool(self.absent and newest)
+        shown = newest[self.offset_lines : self.offset_lines + room]
         title = Line().add(f" {len(newest):,} events, the newest first", roles.DIM)
         if len(newest) > len(shown):
             first = self.offset_lines + 1
             title.add(f"   {first:,} to {first + len(shown) - 1:,}", roles.DIM)
         rows = [title.row(width), Line().row(width)]
         rows.extend(self._event(Line().add(" ", " "), event, width) for event in shown)
-        if not newest:
+        if self.absent:
+            rows += [Line().row(width)] if newest else []
+            text = shorten(self.look.text(self.absent), width - 2, self.look.glyphs.ellipsis)
+            rows.append(Line().add(f" {text}", roles.TEXT).row(width))
+        elif not newest:
             rows.append(Line().add(" nothing out of the ordinary has happened yet", roles.TEXT).row(width))
         return rows
 

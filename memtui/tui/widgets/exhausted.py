@@ -28,15 +28,21 @@ _NOTHING = (
     "Nothing has run out of memory here. When an allocation fails, this page names the cause, who held the memory at "
     "that very instant, and what would have helped."
 )
+_NOT_COUNTED = "No allocation has failed in the time that is shown, as far as counters tell."
 _ELSEWHERE = "memtui explain reads the error messages of a log, or one that is pasted into it."
 
 
 class ExhaustedPage(Lines):
-    """The page, which can be scrolled; without a story it says so. `place` is (number, how many there are)."""
+    """The page, which can be scrolled; without a story it says so. `place` is (number, how many there are).
 
-    def __init__(self, look: Look, story: Optional[Story], place: tuple[int, int], retries: int) -> None:
+    `absent` says why messages of errors are never there.
+    """
+
+    def __init__(
+        self, look: Look, story: Optional[Story], place: tuple[int, int], retries: int, absent: str = ""
+    ) -> None:
         super().__init__(look, id="page")
-        self.story, self.place, self.retries = story, place, retries
+        self.story, self.place, self.retries, self.absent = story, place, retries, absent
         self.first = 0
 
     def show(self, story: Optional[Story], place: tuple[int, int], *, stay: bool = False) -> None:
@@ -78,7 +84,7 @@ class ExhaustedPage(Lines):
         for head, lines in self._lists(story):
             if lines:
                 rows += [self._head(head, width), *(self._entry(line, width) for line in lines), *gap]
-        for note in self._notes(story):
+        for note in [*self._notes(story), *([self.absent] if self.absent else [])]:
             rows += self._wrapped(note, roles.DIM, width)
         while rows and not rows[-1].text.strip():
             rows.pop()
@@ -135,7 +141,7 @@ class ExhaustedPage(Lines):
                 line.add(self._letter(each.letter) * count, roles.fill(each.key))
             rows.append(line.add(self.look.glyphs.bar_right, roles.AXIS).row(width))
             rows += self._legend([(each.key, each.figure.value or 0) for each in story.bands], width, story.at_least)
-        if story.held_note:
+        if story.held_note and not self.absent:
             rows += self._wrapped(story.held_note, roles.DIM, width)
         return rows + (self._legend(list(story.like), width) if story.like else [])
 
@@ -198,7 +204,7 @@ class ExhaustedPage(Lines):
             yield f"What would decide it: {answer.deciding}"
         if story.settings:
             yield f"allocator settings: {story.settings}"
-        if not story.sites and story.sites_note:
+        if not story.sites and story.sites_note and not self.absent:
             yield story.sites_note
         yield from self._retried()
 
@@ -208,7 +214,8 @@ class ExhaustedPage(Lines):
             yield f"{times} an allocation succeeded only after PyTorch had given back its cache: 2 lists them"
 
     def _nothing(self, width: int) -> list[Row]:
-        texts = [_NOTHING, *self._retried(), _ELSEWHERE]
+        first = [_NOT_COUNTED, self.absent] if self.absent else [_NOTHING]
+        texts = [*first, *self._retried(), _ELSEWHERE]
         return [row for text in texts for row in [*self._wrapped(text, roles.TEXT, width), Line().row(width)]]
 
     # Lines of text

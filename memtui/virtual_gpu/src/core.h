@@ -37,6 +37,7 @@ struct vgpu_settings {
 };
 
 const struct vgpu_settings *vgpu_settings(void);
+int settings_follow(void);            /* 1 where they were of other devices than the environment names, and read again */
 int vgpu_visible_count(void);
 int vgpu_physical(int ordinal);       /* CUDA ordinal -> physical index, or -1 */
 int vgpu_ordinal(int physical);       /* physical index -> CUDA ordinal, or -1 */
@@ -59,6 +60,7 @@ uint64_t vgpu_used(int physical);            /* by every live process */
 int vgpu_users(int physical, struct vgpu_usage *out, int room); /* returns how many there are */
 int vgpu_current_ordinal(void);              /* the calling thread's current device */
 void vgpu_set_current_ordinal(int ordinal);
+void vgpu_follow(void);                      /* NVML alone: on to the devices that the environment names by now */
 
 /* ---- ranges.c: which addresses are device or pinned host memory -------- */
 

@@ -33,6 +33,8 @@ static int put_text(char *out, unsigned size, const char *text)
 VGPU_API int nvmlInitWithFlags(unsigned flags)
 {
     (void)flags;
+    if (__atomic_load_n(&users, __ATOMIC_ACQUIRE) == 0)
+        vgpu_follow();
     for (int i = 0; i < VGPU_MAX_DEVICES; i++)
         devices[i].physical = i;
     __atomic_add_fetch(&users, 1, __ATOMIC_RELEASE);

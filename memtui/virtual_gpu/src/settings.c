@@ -14,6 +14,7 @@
 
 static struct vgpu_settings settings;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
+static char machine[4096]; /* whose settings these are, by VGPU_SHM */
 
 static int visible[VGPU_MAX_DEVICES];
 static int visible_count;
@@ -81,8 +82,9 @@ static void read_capacities(void)
 
 static void read_settings(void)
 {
-    const char *text;
+    const char *text = getenv("VGPU_SHM");
 
+    snprintf(machine, sizeof machine, "%s", text ? text : "");
     settings.device_count = integer_from("VGPU_COUNT", 1, 0, VGPU_MAX_DEVICES);
     read_capacities();
     settings.driver_reserved = bytes_from("VGPU_DRIVER_RESERVED", 0);
@@ -95,6 +97,7 @@ static void read_settings(void)
     settings.report = integer_from("VGPU_REPORT", 0, 0, 1);
     settings.trace = integer_from("VGPU_TRACE", 0, 0, 1);
 
+    settings.selected = 0;
     if ((text = getenv("VGPU_SELECTED")))
         settings.selected = strtod(text, NULL);
     if (!(settings.selected > 0)) /* nor a NaN */
@@ -118,6 +121,18 @@ VGPU_API const struct vgpu_settings *vgpu_settings(void)
 {
     pthread_once(&settings_once, read_settings);
     return &settings;
+}
+
+/* Reads them again where the environment names another machine than before. */
+int settings_follow(void)
+{
+    const char *text = getenv("VGPU_SHM");
+
+    vgpu_settings();
+    if (!strcmp(machine, text ? text : ""))
+        return 0;
+    read_settings();
+    return 1;
 }
 
 VGPU_API uint64_t vgpu_usable(int physical)

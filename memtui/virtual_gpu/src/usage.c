@@ -257,3 +257,10 @@ __attribute__((destructor)) static void leave(void)
     mine = NULL;
     table_unlock();
 }
+
+/* A process that uses no device, and only looks, may look at others than before. */
+VGPU_API void vgpu_follow(void)
+{
+    if (!mine && settings_follow())
+        table_reopen();
+}

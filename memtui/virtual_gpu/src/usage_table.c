@@ -85,6 +85,16 @@ static void open_table(void)
     }
 }
 
+void table_reopen(void)
+{
+    struct table *before = table;
+
+    if (!before)
+        return;
+    open_table();
+    munmap(before, sizeof *before);
+}
+
 struct table *table_lock(void)
 {
     pthread_once(&table_once, open_table);

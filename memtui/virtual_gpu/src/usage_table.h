@@ -25,6 +25,9 @@ struct table {
 struct table *table_lock(void);
 void table_unlock(void);
 
+/* Maps the table that VGPU_SHM names by now, if one was mapped before. */
+void table_reopen(void);
+
 /* Gives back what dead processes held.  With the lock held. */
 void table_reap(void);
 
