@@ -32,6 +32,14 @@ def peak_between(before: Optional[DeviceFrame], before_step: int, now: DeviceFra
     return max(reached, default=None)
 
 
+def peaks_of_ended(now: Frame) -> Iterator[StepPeak]:
+    """Of the step that has ended with this frame, where it says them."""
+    for device in now.devices:
+        held = device.last_step_peak_bytes
+        if held is not None and device.last_step_peak_step in (None, now.step):
+            yield StepPeak(device.device, now.step, held, device.last_step_peak_exact, device.last_step_peak_phase)
+
+
 def peaks_between(before: Frame, now: Frame) -> Iterator[tuple[StepPeak, Optional[int]]]:
     """Peaks of steps that ended in between but not with this frame, and since when such a step ran, if known.
 

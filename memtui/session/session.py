@@ -25,7 +25,7 @@ from memtui.wire.frames import (
     Tensors,
 )
 
-from .between import peak_between, peaks_between
+from .between import peak_between, peaks_between, peaks_of_ended
 from .events import insert
 from .firststep import FirstStep
 from .floors import Floor, Floors
@@ -235,18 +235,7 @@ class Session:
 
     def _apply_step(self, before: Frame, frame: Frame) -> None:
         end_ns = frame.time_ns if frame.step_since_ns is None else frame.step_since_ns
-        peaks = [
-            StepPeak(
-                device.device,
-                frame.step,
-                device.last_step_peak_bytes,
-                device.last_step_peak_exact,
-                device.last_step_peak_phase,
-            )
-            for device in frame.devices
-            if device.last_step_peak_bytes is not None and device.last_step_peak_step in (None, frame.step)
-        ]
-        self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks)))
+        self.steps.add(Step(frame.step, end_ns, frame.last_step_ns, tuple(peaks_of_ended(frame))))
         for peak, since_ns in peaks_between(before, frame):
             self.steps.add_highest(peak, since_ns)
 

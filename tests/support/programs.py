@@ -63,7 +63,11 @@ def command(*arguments: str, direct: bool = True) -> list[str]:
 def started(
     *arguments: str, environment: dict[str, str], direct: bool = True, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that is killed at the end if it is still there."""
+    """A program that is killed at the end if it is still there.
+
+    Its pipes have no buffer here: `communicate` would leave out what a `readline` before it has taken in.
+    """
+    options.setdefault("bufsize", 0)
     process = subprocess.Popen(command(*arguments, direct=direct), env=environment, **options)
     try:
         yield process
