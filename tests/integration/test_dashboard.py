@@ -100,3 +100,10 @@ def test_a_fleet_that_is_well_leaves_empty_only_what_lists_troubles() -> None:
         empty = {asked.panel for asked in dashboards.ask_all(client) if not asked.answer}
         assert empty == {"Silent ranks", "Leaks"}
         assert all(asked.may_be_empty for asked in dashboards.ask_all(client) if asked.panel in empty)
+
+
+def test_its_colours_are_the_interfaces() -> None:
+    """Who has read the bar there knows the areas here."""
+    tenants = DARK.tenants
+    assert {name: tenants[name] for name in built._CATEGORIES} == built._CATEGORIES
+    assert {"allocated": DARK.allocated, "reserved": DARK.reserved, "device": DARK.device} == built._LEVELS
