@@ -125,8 +125,8 @@ class Census:
         for memory in memories:
             # No two devices share an address, nor a device and the host.
             live = memory.live if live is None else {**live, **(memory.live or {})}
-        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
-            names = Names(self._torch, gradients=gradients)
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as readable:
+            names = Names(self._torch, readable)
             names.roots(self._inventory.roots.modules())
             names.optimizers(self._inventory.optimizers())
             names.tags(self._inventory.tags.tagged())

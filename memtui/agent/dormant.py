@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 from . import EXACT_PEAKS, REHEARSAL_HOST, backward
 from .callbacks import weakly
-from .moments import at_quiet_moment
+from .moments import are_only_threads, at_quiet_moment
 from .roots import Roots
 from .tags import Tags
 
@@ -33,8 +33,9 @@ class Sentry:
     Knows the root modules that were built until then: the agent could only find them again by a search.
     """
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, *, from_start: bool) -> None:
         self.torch = torch
+        self.from_start = from_start  # whether no thread can have made a backward pass that another one would not see
         self.agent: Optional[Any] = None
         self.exact: Optional[Any] = None  # ExactPeaks, where they were asked for
         self.roots = Roots()
@@ -263,8 +264,11 @@ def current() -> Any:
     return sys.modules.get(_KEY)
 
 
-def install() -> Any:
-    """Begins to watch, dormant; returns the sentry. torch must be imported. Calling it again changes nothing."""
+def install(*, imported: bool = False) -> Any:
+    """Begins to watch, dormant; returns the sentry. torch must be imported. Calling it again changes nothing.
+
+    `imported` where torch has been only just now.
+    """
     existing = current()
     if existing is not None:
         if not existing.stopped:
@@ -274,7 +278,7 @@ def install() -> Any:
         end = time.monotonic() + _LEAVING_SECONDS
         while existing.leaves and current() is existing and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)
-    sentry = Sentry(sys.modules["torch"])
+    sentry = Sentry(sys.modules["torch"], from_start=imported or are_only_threads())
     sys.modules[_KEY] = sentry  # type: ignore[assignment]
     sentry.install()
     if os.environ.get(EXACT_PEAKS) == "1":
@@ -290,7 +294,7 @@ def install_late(forget: Callable[[], None]) -> Any:
 
     `forget` is called when it has been unloaded. None where hooks could not be put in place.
     """
-    sentry = Sentry(sys.modules["torch"])
+    sentry = Sentry(sys.modules["torch"], from_start=are_only_threads(threading.main_thread().ident))
     sentry.forget = forget
     if not sentry.install_late():
         return None

@@ -8,12 +8,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from ..wire.frames import Model, Optimizer
 from .communication import gathered
 from .pointers import NO_ADDRESS, beginnings, storage_beginning
 from .recipes import recipe_of
+
+if TYPE_CHECKING:
+    from .readable import Readable
 
 #: Options that decide how much state an optimizer makes.
 _OPTIONS = ("momentum", "amsgrad", "centered", "foreach", "fused", "capturable", "maximize", "nesterov", "history_size")
@@ -26,6 +30,7 @@ _DICTIONARY = {dict}
 _MOST_MODULES = 100_000
 #: What a module that was not initialised may raise, or one whose members are no dictionaries.
 _UNUSUAL = (KeyError, AttributeError, TypeError)
+_gradient = attrgetter("grad")
 
 
 @dataclass
@@ -47,10 +52,10 @@ class Addresses:
 class Walk:
     """One walk over what was discovered: the tensors of each category, found with little Python in between."""
 
-    def __init__(self, torch: Any, *, gradients: bool = True) -> None:
+    def __init__(self, torch: Any, readable: Readable) -> None:
         self._tensor = torch.Tensor
         self._beginnings, self._storage_beginning = beginnings(torch), storage_beginning(torch)
-        self._reads_gradients = gradients
+        self._readable = readable
         self._plain = {torch.Tensor, torch.nn.Parameter}
         self._parameters: list[Any] = []
         # By category, those that are plain tensors and those among which one is not.
@@ -59,12 +64,21 @@ class Walk:
 
     def roots(self, roots: Iterable[Any]) -> None:
         """Parameters with their gradients, and buffers, of root modules."""
-        modules, parameters, buffers = members(list(roots))
+        own: list[Any] = []
+        others: list[Any] = []
+        for root in roots:
+            (own if self._readable.root(root) else others).append(root)
+        self._members(own, gradients=True)
+        if others:
+            self._members(others, gradients=False)
+
+    def _members(self, roots: list[Any], *, gradients: bool) -> None:
+        modules, parameters, buffers = members(roots)
         for each in gathered(modules):
             self._hold(self._held["communication"], each.tensors)
             self._hold(self._held["parameters"], [each.shard])  # nobody else may have it meanwhile
         self._hold(self._held["buffers"], [buffer for buffer in buffers if buffer is not None])
-        self._add([parameter for parameter in parameters if parameter is not None])
+        self._add([parameter for parameter in parameters if parameter is not None], gradients=gradients)
 
     def optimizers(self, optimizers: Iterable[Any]) -> None:
         """Parameters that only an optimizer holds, and the state."""
@@ -72,7 +86,8 @@ class Walk:
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 if not known.issuperset(map(id, group["params"])):
-                    self._add([parameter for parameter in group["params"] if id(parameter) not in known])
+                    strange = [parameter for parameter in group["params"] if id(parameter) not in known]
+                    self._add(strange, gradients=self._readable.optimizer(optimizer))
             states = list(optimizer.state.values())
             if not _DICTIONARY.issuperset(map(type, states)):
                 for state in states:
@@ -96,14 +111,11 @@ class Walk:
     def _hold(self, into: tuple[list[Any], list[Any]], tensors: list[Any]) -> None:
         into[not self._plain.issuperset(map(type, tensors))].extend(tensors)
 
-    def _add(self, parameters: list[Any]) -> None:
+    def _add(self, parameters: list[Any], *, gradients: bool) -> None:
         self._parameters += parameters
         self._hold(self._held["parameters"], parameters)
-        if not self._reads_gradients:
-            return
-        # Asking a tensor that is not a leaf for its gradient prints a warning into the program's output.
-        gradients = [parameter.grad for parameter in parameters if parameter.is_leaf]
-        self._hold(self._held["gradients"], [gradient for gradient in gradients if gradient is not None])
+        if gradients:
+            self._hold(self._held["gradients"], [gradient for _, gradient in gradients_of(parameters)])
 
     def _add_state(self, value: Any, depth: int) -> None:
         if isinstance(value, self._tensor):
@@ -192,6 +204,15 @@ def _members_of_unusual(roots: list[Any]) -> tuple[list[Any], list[Any], list[An
             if held.get(name):
                 into.extend(held[name].values())
     return list(modules.values()), parameters, buffers
+
+
+def gradients_of(parameters: list[Any]) -> list[tuple[int, Any]]:
+    """Those that there are, each with its parameter's place."""
+    # Asking a tensor that is not a leaf for its gradient prints a warning into the program's output.
+    places = [place for place, parameter in enumerate(parameters) if parameter.is_leaf]
+    # In C throughout: no other thread is given Python's lock in between.
+    gradients = list(map(_gradient, [parameters[place] for place in places]))
+    return [(place, gradient) for place, gradient in zip(places, gradients) if gradient is not None]
 
 
 def parts(tensor: Any) -> tuple[Any, ...]:

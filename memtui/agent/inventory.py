@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Optional
 from ..wire.frames import Event, Model
 from . import discovery
 from .identity import describe, members
-from .moments import others_in_backward
+from .moments import others_drop_gradients, others_in_backward
+from .naps import Nap
 from .phases import Phases
+from .readable import EVERYTHING, NOTHING, Readable, Trained
 from .roots import Roots
 from .tags import Tags
 
@@ -37,6 +39,10 @@ class Inventory:
         self.alone = True  # whether no other thread than the one that is followed runs backward passes
         self.met = False  # whether optimizers that have not stepped yet were looked for
         self.scanned = False
+        #: Whether every backward pass of the process has been seen, but for those in naps.
+        self.from_start = True
+        self.nap = Nap()
+        self._trained = Trained()
         self.reader = 0  # the thread that reads gradients just now
         self._reading = threading.Lock()
         self._torch, self._events = torch, events
@@ -52,18 +58,19 @@ class Inventory:
             self._described = None
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[bool]:
-        """Whether gradients may be read meanwhile: while no other thread runs a backward pass that could write them.
+    def reading(self) -> Iterator[Readable]:
+        """Whose gradients may be read meanwhile: nobody's where another thread could write them.
 
-        One that begins its backward pass now waits (`share`); one that began it before is seen on its stack.
+        One that begins its backward pass now waits (`share`); one that began it before is seen on its stack. Of one
+        that has made none yet that was seen, only what it trains itself could be being dropped.
         """
         if not self._reading.acquire(blocking=False):
-            yield False  # another thread reads them
+            yield NOTHING  # another thread reads them
             return
         try:
             self.reader = threading.get_ident()
             self.alone = self.alone and not others_in_backward()
-            yield self.alone
+            yield NOTHING if not self.alone or others_drop_gradients() else self._readable()
         finally:
             self.reader = 0
             self._reading.release()
@@ -74,6 +81,13 @@ class Inventory:
         # Whoever is interrupted by a signal while it reads them, and runs a backward pass then, would wait for itself.
         if self.reader not in (0, threading.get_ident()) and self._reading.acquire(timeout=_READING_SECONDS):
             self._reading.release()
+
+    def _readable(self) -> Readable:
+        # In a nap the backward passes of others are not seen either.
+        if self.from_start and not self.nap.used:
+            return EVERYTHING
+        stepped = [optimizer for optimizer in self.optimizers() if self.steps.get(id(optimizer))]
+        return self._trained.among(self.roots.revision, self.roots.modules(), stepped)
 
     def optimizers(self) -> list[Any]:
         """The optimizers that are alive."""

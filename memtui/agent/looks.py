@@ -16,6 +16,7 @@ from .communication import Buckets
 from .identity import Addresses, Walk
 from .inventory import Inventory
 from .phases import Phases
+from .readable import Readable
 from .readings import Readings
 
 #: At most this share of the training's time goes into categories.
@@ -222,8 +223,8 @@ class Looks:
         self._spent_ns += spent
         return looks
 
-    def _walk(self, gradients: bool) -> Walk:
-        walk = Walk(self._torch, gradients=gradients)
+    def _walk(self, readable: Readable) -> Walk:
+        walk = Walk(self._torch, readable)
         walk.roots(self._inventory.roots.modules())
         walk.optimizers(self._inventory.optimizers())
         if self._inventory.tags:
@@ -231,12 +232,12 @@ class Looks:
         return walk
 
     def _owned(self) -> Addresses:
-        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
-            return self._walk(gradients).addresses()
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as readable:
+            return self._walk(readable).addresses()
 
     def _owned_on_host(self) -> dict[str, int]:
-        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
-            return self._walk(gradients).host_bytes()
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as readable:
+            return self._walk(readable).host_bytes()
 
     def _at_devices(self, phases: Phases, now_ns: int, born_in: str, finished: bool) -> dict[str, Look]:
         if finished or self._buckets.pending:

@@ -1,7 +1,7 @@
 """What other threads are doing just now: when hooks can be changed, and gradients be read, from outside.
 
 Python refuses to go on with a loop over a dictionary that has changed: in the program, as its error. And whoever reads
-a gradient that a backward pass is writing crashes the process.
+a gradient that a backward pass is writing, or that is being dropped, crashes the process.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ _PASSES = {
     "torch/autograd/__init__.py": {"backward", "grad"},
 }
 _QUIET = {**_LOOPS, **_PASSES}
+#: Functions that drop gradients.
+_DROPS = {
+    "torch/optim/optimizer.py": {"zero_grad", "wrapper", "profile_hook_step"},
+    "torch/nn/modules/module.py": {"zero_grad"},
+}
 _PAUSE_SECONDS = 0.0005
 _DEPTH = 1000
 
@@ -60,6 +65,18 @@ def _is_still(functions: dict[str, set[str]]) -> bool:
 def others_in_backward() -> bool:
     """Whether another thread runs a backward pass."""
     return _anywhere(_PASSES, _thread.get_ident())
+
+
+def others_drop_gradients() -> bool:
+    """Whether another thread is in torch's own functions that drop gradients, or in an optimizer's step."""
+    return _anywhere(_DROPS, _thread.get_ident())
+
+
+def are_only_threads(*others: Optional[int]) -> bool:
+    """Whether nobody but this very thread and `others` runs Python: nobody else can have gradients."""
+    if not getattr(sys, "_is_gil_enabled", _always)():
+        return False
+    return set(sys._current_frames()) <= {_thread.get_ident(), *others}
 
 
 def _anywhere(functions: dict[str, set[str]], but: Optional[int] = None) -> bool:

@@ -11,12 +11,15 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from .communication import gathered
-from .identity import STATE_DEPTH, parts
+from .identity import STATE_DEPTH, gradients_of, members, parts
 from .pointers import NO_ADDRESS, beginnings, storage_beginning
 from .submodules import joined, submodules
+
+if TYPE_CHECKING:
+    from .readable import Readable
 
 #: Address -> category and name.
 Owners = dict[int, tuple[str, str]]
@@ -95,8 +98,9 @@ class _State(_Held):
 class Names:
     """One walk over what was discovered, with names."""
 
-    def __init__(self, torch: Any, *, gradients: bool = True) -> None:
-        self._reads_gradients = gradients
+    def __init__(self, torch: Any, readable: Readable) -> None:
+        self._readable = readable
+        self._asked: set[int] = set()  # parameters, by id, whose gradients may be read, where not all may
         self._tensor, self._module, self._storage = torch.Tensor, torch.nn.Module, torch.UntypedStorage
         self._beginnings, self._storage_beginning = beginnings(torch), storage_beginning(torch)
         self._plain = {torch.Tensor, torch.nn.Parameter}
@@ -106,7 +110,11 @@ class Names:
 
     def roots(self, roots: Iterable[Any]) -> None:
         """Parameters and buffers as `named_parameters` names them, after the root's class where there are several."""
-        modules = submodules(list(roots))
+        tops = list(roots)
+        if not self._readable.everything:
+            own = [root for root in tops if self._readable.root(root)]
+            self._asked.update(map(id, members(own)[1]))
+        modules = submodules(tops)
         for title, _, module in modules:
             self._add_members(title, module, self._parameters, self._buffers, self._names)
         titles: dict[int, str] = {}
@@ -136,7 +144,10 @@ class Names:
         for optimizer in optimizers:
             kind = type(optimizer).__name__
             held = itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups)
+            own = self._readable.optimizer(optimizer)
             for place, parameter in enumerate(held):
+                if own:
+                    self._asked.add(id(parameter))
                 if id(parameter) not in names:
                     names[id(parameter)] = name = f"{kind} parameter {place}"
                     self._parameters.add(name, parameter)
@@ -175,12 +186,14 @@ class Names:
 
     def _found(self) -> list[_Found]:
         """From the category that counts most to the one that counts least where tensors share memory."""
+        asked = [
+            (name, parameter)
+            for name, parameter in zip(self._parameters.names, self._parameters.tensors)
+            if self._readable.everything or id(parameter) in self._asked
+        ]
         gradients = _Gradients()
-        for name, parameter in zip(self._parameters.names, self._parameters.tensors):
-            # Asking a tensor that is not a leaf for its gradient prints a warning into the program's output.
-            gradient = parameter.grad if self._reads_gradients and parameter.is_leaf else None
-            if gradient is not None:
-                gradients.add(name, gradient)
+        for place, gradient in gradients_of([parameter for _, parameter in asked]):
+            gradients.add(asked[place][0], gradient)
         categories = (
             ("communication", self._gathered),
             ("parameters", self._parameters),

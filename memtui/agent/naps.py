@@ -29,12 +29,13 @@ class Nap:
     where it does it.
     """
 
-    __slots__ = ("asleep", "ends", "key", "until_ns")
+    __slots__ = ("asleep", "ends", "key", "until_ns", "used")
 
     def __init__(self) -> None:
         self.asleep = False
         self.until_ns = 0
         self.key = 0  # of the only optimizer
+        self.used = False  # whether there may have been one
         self.ends: list[int] = []  # monotonic nanoseconds of its steps' ends
 
     def taken(self) -> list[int]:
@@ -49,7 +50,7 @@ class Nap:
         only = phases.only
         alike = notes.ended_by == "optimizer_end" and not phases.explicit
         if only is not None and alike and step_ns is not None and step_ns <= _LONGEST_STEP_NS:
-            self.key = only
+            self.key, self.used = only, True
             self.until_ns = time.monotonic_ns() + period_ns - int(_STEPS_AWAKE * step_ns) - _MARGIN_NS
 
     def rouse(self) -> None:

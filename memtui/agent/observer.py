@@ -87,7 +87,8 @@ class Observer:
         self._workers = Workers(self.inventory.steps, self._noted)
         self._handles, self._remove_backward = sentry.handles, sentry.remove_backward
         WatchedHooks.noted, WatchedHooks.with_gradients = self._forward, self._with_gradients
-        self.nap = self.notes.nap = WatchedHooks.nap = sentry.passes.nap
+        self.nap = self.notes.nap = self.inventory.nap = WatchedHooks.nap = sentry.passes.nap
+        self.inventory.from_start = sentry.from_start
         sentry.take_over(self.optimizer_started, self.optimizer_ended, self.backward_started)
 
     def unload(self) -> None:

@@ -361,8 +361,8 @@ class Recorder:
             self._spoiled = f"{type(error).__name__}: {error}"
 
     def _owners(self) -> Owners:
-        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as gradients:
-            names = Names(self._torch, gradients=gradients)
+        with self._torch._C.DisableTorchFunctionSubclass(), self._inventory.reading() as readable:
+            names = Names(self._torch, readable)
             names.roots(self._inventory.roots.modules())
             names.optimizers(self._inventory.optimizers())
             if self._inventory.tags:

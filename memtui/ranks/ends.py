@@ -10,7 +10,7 @@ from memtui.analysis.events import event_text, latest_oom
 from memtui.analysis.policy import DEFAULT as SINGLE
 from memtui.analysis.text import clean, phase_words
 from memtui.analysis.verdict import UNHEARD, WITHOUT_A_WORD, end_text, is_unheard
-from memtui.session.members import Member
+from memtui.session.members import Member, in_order_of_end
 from memtui.session.session import Session
 from memtui.session.steps import step_number
 
@@ -24,24 +24,25 @@ _LONGEST = 160
 
 def end_findings(members: Sequence[Member], now_ns: int, policy: RanksPolicy) -> list[Finding]:
     """Who of the newest lives ended first, where that was no ordinary end."""
-    over = sorted((each for each in members if each.over), key=_when)
+    over = in_order_of_end(members)
     if not over:
         return []
-    first = over[0]
+    first, ended_ns = over[0]
     living = [each for each in members if not each.over]
     # Others may have ended before it, and have been killed: that is not heard as soon as an exception is.
-    if living and now_ns - first.end_ns < policy.alone_ns:
+    unsure = any(each.session.connection == "lost" for each in living)
+    if living and now_ns - ended_ns < (policy.unsure_ns if unsure else policy.alone_ns):
         return []
     if not (first.failed or living):
         return []
-    followed = [each for each in over[1:] if each.end_ns - first.end_ns <= policy.together_ns]
+    followed = [each for each, end_ns in over[1:] if end_ns - ended_ns <= policy.together_ns]
     text = f"{_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
     if not followed and living:
         verb = "goes" if len(living) == 1 else "go"
         text = f"{_who(first)} ended: {end_words(first.session)}{_last(first.session)}"
         text += f"; {_who(*living)} {verb} on without it"
     elif followed:
-        later = units.duration(followed[-1].end_ns - first.end_ns)
+        later = units.duration(over[len(followed)][1] - ended_ns)
         text += f"; {_who(*followed)} followed within {later}"
     return [Finding("ended", "bad", tuple(each.rank or 0 for each in (first, *followed)), text)]
 
@@ -66,20 +67,16 @@ def restart_findings(current: Sequence[Member], past: Sequence[Member]) -> list[
         return []
     life = max(each.life for each in again)
     # One that has not come back itself may be why the others had to.
-    before = sorted((each for each in (*past, *current) if each.life == life - 1 and each.over), key=_when)
+    before = in_order_of_end(each for each in (*past, *current) if each.life == life - 1)
     text = f"{_who(*again)} came back (life {life})"
     if before:
-        first = before[0]
+        first = before[0][0]
         text += f"; of the life before, {_who(first)} ended first: {end_words(first.session)}{_last(first.session)}"
     return [Finding("restarted", "unknown", tuple(each.rank or 0 for each in again), text)]
 
 
 def _who(*members: Member) -> str:
     return ranks(each.rank for each in members if each.rank is not None)
-
-
-def _when(member: Member) -> int:
-    return member.end_ns
 
 
 def end_words(session: Session) -> str:

@@ -18,6 +18,7 @@ class RanksPolicy:
     stalled_ns: int = 5_000_000_000  # no step for so long, …
     stalled_steps: float = 5.0  # … and for as long as so many of its steps take
     alone_ns: int = 1_500_000_000  # so long after an end, those that were before it are known
+    unsure_ns: int = 5_000_000_000  # so long one that is heard no more may turn out to have ended before
     together_ns: int = 30_000_000_000  # ends within this time of a failure follow from it
     looks: int = 64  # the newest looks that say what a rank is made of
 

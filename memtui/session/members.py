@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
@@ -114,17 +115,38 @@ def number_apart(found: Sequence[tuple[Member, frozenset[str]]]) -> bool:
     return len(trainings) > 1
 
 
+def in_order_of_end(members: Iterable[Member]) -> list[tuple[Member, int]]:
+    """Those that are over, each with when it ended, from the first to the last.
+
+    Of one that went without a word it is known when it was heard last and when it was missed. Of two of them the one
+    that was missed first went first: the other may have been silent for longer before, but not been gone.
+    """
+    over = [each for each in members if each.over]
+    silent = sorted((each for each in over if _is_silent(each)), key=_missed_ns)
+    heard = itertools.accumulate((each.end_ns for each in silent), max)
+    others = [(each, each.end_ns) for each in over if not _is_silent(each)]
+    return sorted([*zip(silent, heard), *others], key=lambda found: found[1])
+
+
+def _is_silent(member: Member) -> bool:
+    return member.session.end is not None and member.session.end.silent
+
+
+def _missed_ns(member: Member) -> int:
+    return member.session.end.time_ns if member.session.end is not None else 0
+
+
 def first_failed(members: Iterable[Member]) -> Optional[Member]:
     """The one that failed first; where all ended in order or go on, the first that ran out of memory; else None."""
     kept = list(members)
-    failed = sorted((each for each in kept if each.failed), key=lambda each: each.end_ns)
+    failed = [(each, end_ns) for each, end_ns in in_order_of_end(kept) if each.failed]
     if failed:
-        end = failed[0].session.end
-        if end is None or not end.silent:
-            return failed[0]
+        first, end_ns = failed[0]
+        if not _is_silent(first):
+            return first
         # A killed one was heard last at some tick before its end: it may have followed one that ran out of memory.
-        until = failed[0].end_ns + _TOGETHER_NS
-        return next((each for each in failed if each.end_ns <= until and _ran_out(each)), failed[0])
+        until = end_ns + _TOGETHER_NS
+        return next((each for each, end_ns in failed if end_ns <= until and _ran_out(each)), first)
     return first_exhausted(kept)
 
 

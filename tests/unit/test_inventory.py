@@ -7,9 +7,12 @@ from collections import deque
 
 import pytest
 
+from memtui.agent.identity import Walk
 from memtui.agent.inventory import Inventory
+from memtui.agent.names import Names
 from memtui.agent.observer import Observer
 from memtui.agent.phases import Phases
+from memtui.agent.readable import NOTHING
 from memtui.wire.frames import Event
 
 torch = pytest.importorskip("torch")
@@ -47,7 +50,7 @@ def test_a_backward_pass_waits_for_whoever_reads_gradients() -> None:
 
     def read() -> None:
         with inventory.reading() as gradients:
-            order.append(f"read: {gradients}")
+            order.append(f"read: {gradients.everything}")
             begun.set()
             threading.Event().wait(0.2)
             order.append("has read")
@@ -60,7 +63,7 @@ def test_a_backward_pass_waits_for_whoever_reads_gradients() -> None:
     reader.join()
     assert order == ["read: True", "has read", "backward"]
     with inventory.reading() as gradients:
-        assert not gradients  # several threads run backward passes
+        assert gradients is NOTHING  # several threads run backward passes
         observer.backward_started()  # as in a signal handler: it does not wait for itself
     inventory.forget()
     assert not inventory.reader
@@ -69,7 +72,67 @@ def test_a_backward_pass_waits_for_whoever_reads_gradients() -> None:
 def test_gradients_are_not_read_by_two_at_once() -> None:
     inventory = Inventory(torch, deque())
     with inventory.reading() as first, inventory.reading() as second:
-        assert first
-        assert not second
+        assert first.everything
+        assert second is NOTHING
     with inventory.reading() as again:
-        assert again
+        assert again.everything
+
+
+@pytest.mark.parametrize("case", ["late", "naps"])
+def test_of_gradients_only_those_that_the_thread_trains_are_read(case: str) -> None:
+    """Where others may have gradients of which nothing was seen: once its own optimizer has stepped."""
+    mine, free, theirs = (torch.nn.Linear(4, 4) for _ in range(3))
+    own, other = torch.optim.SGD([*mine.parameters(), free.weight]), torch.optim.SGD(theirs.parameters())
+    inventory = Inventory(torch, deque())
+    inventory.roots.merge([mine, theirs])
+    for optimizer in (own, other):
+        inventory.meet(optimizer)
+    with inventory.reading() as readable:
+        assert readable.root(theirs)
+    inventory.from_start, inventory.nap.used = case != "late", case == "naps"
+    with inventory.reading() as readable:
+        assert not any(map(readable.root, (mine, theirs)))
+    inventory.steps[id(own)] = 1
+    for module in (mine, free, theirs):
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+    with inventory.reading() as readable:
+        assert [readable.root(mine), readable.root(theirs)] == [True, False]
+        assert [readable.optimizer(own), readable.optimizer(other)] == [True, False]
+        walk, names = Walk(torch, readable), Names(torch, readable)
+        for each in (walk, names):
+            each.roots([mine, theirs])
+            each.optimizers([own, other])
+    read = {parameter.grad.data_ptr() for parameter in (*mine.parameters(), free.weight)}
+    assert set(walk.addresses().gradients) == read
+    assert {address for address, (category, _) in names.owners().items() if category == "gradients"} == read
+    joint = torch.nn.Sequential(mine, theirs)
+    inventory.roots.child(joint, mine)
+    with inventory.reading() as readable:
+        assert readable.root(joint)  # what has come since is known
+    own.add_param_group({"params": [theirs.weight]})
+    with inventory.reading() as readable:
+        assert readable.root(theirs)
+
+
+def test_gradients_are_not_read_while_another_thread_drops_some() -> None:
+    """GIVEN a thread inside `zero_grad`, THEN none are read, and afterwards they are."""
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(torch.nn.Parameter):  # type: ignore[misc]
+        @property
+        def grad(self) -> None:
+            begun.set()
+            go.wait(10)
+
+    optimizer = torch.optim.SGD([Slow(torch.ones(2))])
+    thread = threading.Thread(target=optimizer.zero_grad)
+    inventory = Inventory(torch, deque())
+    thread.start()
+    begun.wait(10)
+    with inventory.reading() as during:
+        pass
+    go.set()
+    thread.join()
+    with inventory.reading() as after:
+        assert (during is NOTHING, after.everything) == (True, True)

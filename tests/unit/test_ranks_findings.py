@@ -15,7 +15,7 @@ from memtui.commands.ownline import OwnLines
 from memtui.ranks.finding import Finding
 from memtui.ranks.view import RanksView, build_ranks
 from memtui.ranks.words import ranks as named
-from memtui.session.members import Member, earlier, newest, number_lives
+from memtui.session.members import Member, earlier, first_failed, newest, number_lives
 from memtui.session.session import End, Session
 from memtui.sources.driver_shared import reading_for
 from memtui.wire.frames import Event, Model
@@ -155,6 +155,41 @@ def test_the_first_that_ended_is_told_and_its_last_figures_are_kept() -> None:
     assert row.over
     assert (row.peak, row.step, row.used) == (before.peak, before.step, before.used)
     assert "2 of 4 ranks live" in view.summary
+
+
+def test_a_rank_that_is_heard_no_more_may_have_ended_before() -> None:
+    """GIVEN an end, and a connection that is lost, THEN for a while nothing is concluded; and then it is."""
+    feed = alike(4)
+    feed.sessions[2].set_connection("lost", "the agent closed the connection")
+    feed.end_rank(3)
+    feed.advance(3)
+    assert found(view_of(feed), "ended") is None
+    feed.advance(3)
+    finding = found(view_of(feed), "ended")
+    assert finding is not None
+    assert finding.ranks == (3,)
+
+
+def test_of_killed_ranks_the_first_that_was_missed_was_the_first() -> None:
+    """GIVEN a rank that was heard last long before, WHEN the launcher kills it after another one was, THEN it followed.
+
+    Each says something ten times a second, on a busy machine later; that it is gone is seen as it happens.
+    """
+    feed = alike(4)
+    feed.held.add(0)
+    feed.advance(1)
+    feed.end_rank(3)
+    feed.advance(0.2)
+    for index in (0, 1, 2):
+        feed.end_rank(index)
+    feed.advance(2)
+    finding = found(view_of(feed), "ended")
+    assert finding is not None
+    assert finding.ranks[0] == 3
+    assert set(finding.ranks) == {0, 1, 2, 3}
+    failed = first_failed(feed.members)
+    assert failed is not None
+    assert failed.rank == 3
 
 
 def test_ranks_that_finished_are_no_news() -> None:

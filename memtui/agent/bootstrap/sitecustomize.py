@@ -58,7 +58,7 @@ def _wake(package):
         sys.modules.setdefault("_memtui", holder)
         from _memtui.agent import dormant
 
-        dormant.install()
+        dormant.install(imported=True)
     except Exception as error:  # noqa: BLE001 - the program's start must not depend on the monitor
         if os.environ.get("MEMTUI_DEBUG"):
             sys.stderr.write("memtui: the agent could not be loaded: %r\n" % (error,))  # noqa: UP031
