@@ -20,8 +20,8 @@ from .readable import Readable
 from .readings import Readings
 
 #: At most this share of the training's time goes into categories.
-_SHARE, _BURST_NS = 0.002, 60_000_000
-#: Where steps are long, twice as much: else the categories of a large model would be half a minute old.
+_SHARE, _BURST_NS = 0.001, 60_000_000
+#: Where steps are long, more: else the categories of a large model would be half a minute old.
 _LONG_SHARE, _LONG_NS = 0.004, 100_000_000
 _BOUNDARIES_A_STEP = 6
 #: What a look is taken to cost before one was made.

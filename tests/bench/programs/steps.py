@@ -34,6 +34,7 @@ class Switch:
         self.agent = self.sentry.agent
         self._ticking = threading.Event()
         self._ticking.set()
+        self._on_ns, self._on_since_ns = 0, time.perf_counter_ns()  # with the agent's thread, and since when more
         self.observer = self.agent.observer
         self._members = model.__dict__
         self._hooks = {True: self._members["_forward_pre_hooks"], False: collections.OrderedDict()}
@@ -48,7 +49,9 @@ class Switch:
 
     def turn(self, on: bool, *, thread: bool = False) -> None:
         """In place, or out of the way; the agent's `thread` too."""
-        (self._ticking.set if on or not thread else self._ticking.clear)()
+        ticking = on or not thread
+        self._on_ns, self._on_since_ns = self._on_time_ns(), time.perf_counter_ns()
+        (self._ticking.set if ticking else self._ticking.clear)()
         self._members["_forward_pre_hooks"] = self._hooks[on]
         self._autograd._engine_run_backward = self._backward[on]
         for hooks, key, functions in self._optimizer:
@@ -75,14 +78,33 @@ class Switch:
         self.turn(True)
         return spent
 
-    def note_ticks(self) -> list[tuple[int, int]]:
-        """When the agent's thread was at work, from now on."""
+    def _on_time_ns(self) -> int:
+        more = time.perf_counter_ns() - self._on_since_ns
+        return self._on_ns + (more if self._ticking.is_set() else 0)
+
+    def _wait_until(self, on_time_ns: int) -> None:
+        """In the agent's thread, whose clock goes on while it is held: the next step would have those ticks too."""
+        while True:
+            self._ticking.wait()
+            missing_ns = on_time_ns - self._on_time_ns()
+            if missing_ns <= 0:
+                return
+            time.sleep(missing_ns / 1e9)
+
+    def note_ticks(self, *, held: bool) -> list[tuple[int, int]]:
+        """When the agent's thread was at work, from now on; whether it is `held` in steps that are off."""
         ticks: list[tuple[int, int]] = []
         tick, server = self.agent._tick, self.agent._server
         flush = server.flush
 
+        period_ns = sys.modules[type(self.agent).__module__].PERIOD_NS
+        due_ns = 0
+
         def noted(*arguments: Any) -> None:
-            self._ticking.wait()
+            nonlocal due_ns
+            if held:
+                self._wait_until(due_ns)
+                due_ns = max(due_ns, self._on_time_ns() - period_ns) + period_ns
             ticks.append((time.perf_counter_ns(), 0))
             tick(*arguments)
 
@@ -97,7 +119,8 @@ class Switch:
 
 def measure(step: training.Step, wanted: float, seconds: float, switch: Switch) -> dict[str, Any]:
     """Steps: (begun, ended, processor time of the process, whether on, whether read at their boundaries, group)."""
-    ticks, chance, observer = switch.note_ticks(), random.Random(1), switch.observer
+    held = wanted > LONG_SECONDS
+    ticks, chance, observer = switch.note_ticks(held=held), random.Random(1), switch.observer
     steps, groups = [], 0
     now, cpu, end = time.perf_counter_ns, time.process_time_ns, time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -107,7 +130,7 @@ def measure(step: training.Step, wanted: float, seconds: float, switch: Switch) 
         else:
             order = chance.sample([True, False] * GROUP, 2 * GROUP)
         for number, on in enumerate(order):
-            switch.turn(on, thread=wanted > LONG_SECONDS)
+            switch.turn(on, thread=held)
             read = on and observer._sampling
             cpu_begun, begun = cpu(), now()
             step()
@@ -116,7 +139,7 @@ def measure(step: training.Step, wanted: float, seconds: float, switch: Switch) 
                 steps.append((begun, ended, spent, on, read, groups))
         groups += 1
     switch.turn(True)
-    return {"steps": steps, "ticks": [tick for tick in ticks if tick[1]], "paused": wanted > LONG_SECONDS}
+    return {"steps": steps, "ticks": [tick for tick in ticks if tick[1]], "paused": held}
 
 
 def own_calls(step: training.Step, switch: Switch) -> list[int]:
