@@ -48,6 +48,8 @@ class Calls:
                 continue
             noted = _NotedHooks(hooks)
             noted.calls, noted.place, noted.is_root = self.submodules.calls, place, type(hooks) is WatchedHooks
+            if noted.is_root:
+                noted.thread = hooks.thread
             module.__dict__["_forward_pre_hooks"] = noted
             self._placed.append((weakref.ref(module), hooks, noted))
 

@@ -87,7 +87,7 @@ class Inventory:
         if self.from_start and not self.nap.used:
             return EVERYTHING
         stepped = [optimizer for optimizer in self.optimizers() if self.steps.get(id(optimizer))]
-        return self._trained.among(self.roots.revision, self.roots.modules(), stepped)
+        return self._trained.among(self.roots, stepped)
 
     def optimizers(self) -> list[Any]:
         """The optimizers that are alive."""

@@ -167,14 +167,16 @@ class Observer:
     # function then costs some 4 µs. So on most steps a boundary is only noted, here, and taken in later with others;
     # and what is short and usual is written out.
 
-    def _forward(self) -> None:
+    def _forward(self, hooks: WatchedHooks) -> None:
         if self._compiling():
             return
         kind = "forward_start" if self._with_gradients() else "evaluation_start"
         if self.nap.asleep:
             self.nap.rouse()
-        now = _now()
-        if self._quiet == _ident() and (kind == "forward_start" or now < self._aside_ns):
+        now, thread = _now(), _ident()
+        if hooks.thread != thread and kind == "forward_start":
+            self.inventory.roots.called(hooks, thread)
+        if self._quiet == thread and (kind == "forward_start" or now < self._aside_ns):
             self._noted.append((kind, now, 0))
             again = None
         elif not self._dead and self._mine():

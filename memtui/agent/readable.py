@@ -7,10 +7,15 @@ read that no other thread can be about to write: of what the thread itself train
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .identity import members
+from .roots import caller
+
+if TYPE_CHECKING:
+    from .roots import Roots
 
 _Known = tuple[object, ...]
 
@@ -35,19 +40,32 @@ EVERYTHING = Readable(everything=True)
 
 
 class Trained:
-    """What one thread trains: the optimizers that have stepped on it, and the root modules with their parameters."""
+    """What one thread trains: the optimizers that have stepped on it, and the root modules with their parameters.
+
+    Where it runs backward passes also the modules that no other thread was seen to call with gradients: not all that
+    has gradients is some optimizer's, of torch's own kind.
+    """
 
     def __init__(self) -> None:
         self._known: _Known = ()
         self._found = NOTHING
 
-    def among(self, revision: int, roots: list[Any], optimizers: list[Any]) -> Readable:
-        """Of `roots`, which change with `revision`, those that one of `optimizers` changes; kept until then."""
-        known: _Known = (revision, *((id(each), len(each.param_groups)) for each in optimizers))
+    def among(self, roots: Roots, optimizers: list[Any]) -> Readable:
+        """Of `roots` those that this very thread trains, with `optimizers`; kept until one of them has changed."""
+        thread = _thread.get_ident()
+        known: _Known = (
+            *(thread, roots.revision, roots.callers, roots.trained),
+            *((id(each), len(each.param_groups)) for each in optimizers),
+        )
         if known != self._known:
             held = {
                 id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
             }
-            trained = [id(root) for root in roots if not held.isdisjoint(map(id, members([root])[1]))]
+            callers = {thread} if roots.trained else set()
+            trained = []
+            for root in roots.modules():
+                modules, parameters, _ = members([root])
+                if not held.isdisjoint(map(id, parameters)) or not callers.isdisjoint(map(caller, modules)):
+                    trained.append(id(root))
             self._known, self._found = known, Readable(trained, map(id, optimizers))
         return self._found

@@ -18,7 +18,10 @@ from .untraced import compiles
 #: So far down, and so many modules at once, are children watched in the place of roots that are not called themselves.
 _LEVELS, _WIDEST = 3, 64
 
-_Noted = Callable[[], None]
+#: In the place of a thread.
+SEVERAL = -1
+
+_Noted = Callable[["WatchedHooks"], None]
 
 
 class WatchedHooks(collections.OrderedDict):  # type: ignore[type-arg]
@@ -28,12 +31,14 @@ class WatchedHooks(collections.OrderedDict):  # type: ignore[type-arg]
     nap = Nap()
     #: Of a forward with gradients nobody wants to know during a nap.
     with_gradients: Callable[[], bool] = bool
+    #: The one that calls the module with gradients, or SEVERAL; 0 before one was seen to.
+    thread = 0
 
     def __bool__(self) -> bool:
         watched = WatchedHooks
         noted = watched.noted
         if noted is not None and not (watched.nap.asleep and watched.with_gradients()):
-            noted()
+            noted(self)
         return len(self) > 0
 
     def __reduce__(self) -> Any:
@@ -41,6 +46,12 @@ class WatchedHooks(collections.OrderedDict):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         return repr(collections.OrderedDict(self))
+
+
+def caller(module: Any) -> int:
+    """The thread that calls a module with gradients, SEVERAL, or 0 where that is not known."""
+    hooks = module.__dict__.get("_forward_pre_hooks")
+    return hooks.thread if isinstance(hooks, WatchedHooks) else 0
 
 
 class _Reference(weakref.ref):  # type: ignore[type-arg]
@@ -64,6 +75,8 @@ class Roots:
         self._children: dict[int, _Reference] = {}
         self._in_place: list[list[weakref.ref[Any]]] = []  # of roots, children by level
         self.revision = 0  # grows with each change, so that what was derived is known to be old
+        self.trained = False  # whether backward passes were seen
+        self.callers = 0  # how often another thread was seen to call a root
 
     def modules(self) -> list[Any]:
         """The roots that are alive."""
@@ -98,11 +111,18 @@ class Roots:
             self.add(module)
         return len(new)
 
+    def called(self, hooks: WatchedHooks, thread: int) -> None:
+        """A module was called with gradients, and not for the first time by this very thread."""
+        if hooks.thread != SEVERAL:
+            hooks.thread = SEVERAL if hooks.thread else thread
+            self.callers += 1
+
     def at_backward(self, *, forward_seen: bool) -> None:
         """A backward pass begins, and whether a root was seen to be called before it; where not, children are watched.
 
         One level more each time: of roots that only hold what is called, as in Lightning. Compiled ones call nothing.
         """
+        self.trained = True
         if forward_seen or compiles() or len(self._in_place) >= _LEVELS:
             return
         above = [reference() for reference in self._in_place[-1]] if self._in_place else self.modules()

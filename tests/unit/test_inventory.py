@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from memtui.agent.calls import Calls
 from memtui.agent.identity import Walk
 from memtui.agent.inventory import Inventory
 from memtui.agent.names import Names
@@ -136,3 +137,30 @@ def test_gradients_are_not_read_while_another_thread_drops_some() -> None:
     thread.join()
     with inventory.reading() as after:
         assert (during is NOTHING, after.everything) == (True, True)
+
+
+def test_what_this_thread_alone_calls_is_read_without_an_optimizer() -> None:
+    """GIVEN naps, THEN gradients of modules that it calls with gradients, from when it runs backward passes."""
+    observer = Observer(torch, lambda: None)
+    inventory = observer.inventory
+    inventory.nap.used = True
+    mine, shared, frozen, uncalled = modules = [torch.nn.Linear(4, 4) for _ in range(4)]
+    inventory.roots.merge(modules)
+    hooks = [module.__dict__["_forward_pre_hooks"] for module in modules]
+    for each in hooks[:2]:
+        observer._forward(each)
+    with torch.no_grad():
+        observer._forward(hooks[2])
+    other = threading.Thread(target=observer._forward, args=(hooks[1],))
+    other.start()
+    other.join()
+    with inventory.reading() as readable:
+        assert not any(map(readable.root, modules))
+    observer.backward_started()
+    with inventory.reading() as readable:
+        assert [readable.root(module) for module in (mine, shared, frozen, uncalled)] == [True, False, False, False]
+    calls = Calls(modules)
+    inventory.roots.revision += 1
+    with inventory.reading() as readable:
+        assert readable.root(mine)  # also while a step is recorded
+    calls.take_out()
