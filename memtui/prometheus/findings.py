@@ -21,6 +21,8 @@ from .rows import Named, end_text
 
 #: Ranks of which nothing is known of now.
 UNHEARD = ("silent", "lost")
+#: Ends that are as somebody wanted them.
+_WANTED = ("ok", "interrupted")
 #: More of a kind are told together.
 _BY_NAME = 3
 _NEVER = 1 << 62
@@ -85,7 +87,7 @@ def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[
         by_outcome[look.outcome(each.key)].append(row)
     found = []
     for outcome, ended in by_outcome.items():
-        if outcome == "ok" and not living:
+        if outcome in _WANTED and not living:
             continue
         numbers = tuple(row.rank for row in ended)
         text = f"{ranks(numbers)}: {end_text(outcome)}"

@@ -22,6 +22,7 @@ from .collect import AGENTS, DeviceLook, Key, Look, Place, RankLook
 OLD_S = 30.0
 _ENDS = {
     "ok": "finished",
+    "interrupted": "interrupted",
     "exception": "ended by an exception",
     "oom": "ended: out of memory",
     "killed": "killed",
