@@ -39,6 +39,11 @@ class Named(NamedTuple):
     rank: int
     life: int = 1
 
+    @property
+    def own_name(self) -> str:
+        """ "process 4242" of one that is no rank, as the live overview calls it; "" of a rank."""
+        return "" if whole(self.key.rank) is not None else f"process {clean(self.key.pid, 12)}"
+
 
 def row_of(named: Named, look: Look, rank: RankLook) -> RankRow:
     """The row of a rank that the server has samples of."""
@@ -61,6 +66,7 @@ def row_of(named: Named, look: Look, rank: RankLook) -> RankRow:
         world_size=whole(info.get("world_size", "")),
         life=named.life,
         pid=whole(key.pid) or 0,
+        name=named.own_name,
         host=host_of(key, info),
         device=clean(device, 40),
         uuid=clean(held.uuid, 80),
@@ -96,6 +102,7 @@ def gone_row(named: Named, look: Look) -> RankRow:
         world_size=whole(info.get("world_size", "")),
         life=named.life,
         pid=whole(key.pid) or 0,
+        name=named.own_name,
         host=host_of(key, info),
         device=device,
         uuid=clean(info.get("device_uuid", ""), 80),
