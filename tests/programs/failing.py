@@ -157,6 +157,16 @@ def evaluation(failed):
         model(torch.randn(64, 512, device="cuda"), mib=1940)
 
 
+def with_gradients(failed):
+    """An evaluation that has forgotten torch.no_grad(), and keeps its outputs."""
+    model = failed.model = Model()
+    train(model, torch.optim.SGD(model.parameters(), 0.1), 4, mib=100)
+    model.eval()
+    failed.kept = []
+    while True:
+        failed.kept.append(model(torch.randn(64, 512, device="cuda"), mib=100))
+
+
 def checkpoint(failed):
     model = failed.model = Model()
     train(model, torch.optim.SGD(model.parameters(), 0.1), 4, mib=100)

@@ -42,6 +42,7 @@ GROUPS = (
         "checkpoint": "checkpoint peak",
     },
     {"leak": "leak"},
+    {"with_gradients": "evaluation peak"},
 )
 
 
@@ -126,6 +127,15 @@ def _evaluation(event: Event, session: Session) -> None:
     assert first.saves_bytes == 1940 * MIB // 2
 
 
+def _with_gradients(event: Event, session: Session) -> None:
+    """What has no known owner may be activations: no figure of them is a bound."""
+    assert event.phase == "forward"
+    answer = build_story(session, event).answer
+    assert "in eval mode, but gradients are on" in answer.sentence
+    assert answer.remedies[0].action.startswith("evaluate under torch.no_grad()")
+    assert answer.remedies[0].saves_bytes is None or answer.remedies[0].saves_bytes > 1000 * MIB
+
+
 def _checkpoint(event: Event, session: Session) -> None:
     assert event.phase == "checkpoint"
     assert [each.saves_bytes for each in build_story(session, event).answer.remedies[:2]] == [700 * MIB] * 2
@@ -159,6 +169,7 @@ EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
     "evaluation": _evaluation,
     "checkpoint": _checkpoint,
     "leak": _leak,
+    "with_gradients": _with_gradients,
 }
 
 

@@ -81,7 +81,7 @@ def _shares(
     if reading is not None and others is not None:
         own = total - free - others - (reading.driver_reserved_bytes or 0)
         return _exactly(own), _exactly(others)
-    return _told(session, event)
+    return _told(session, event, total - free)
 
 
 def _others(reading: DeviceReading, event: Event, used: int) -> Optional[int]:
@@ -95,14 +95,16 @@ def _others(reading: DeviceReading, event: Event, used: int) -> Optional[int]:
     return held if listed and held + reserved <= used else None
 
 
-def _told(session: Session, event: Event) -> tuple[Optional[Interval], Optional[Interval]]:
-    """From the message of the exception that ended the program, where it is this error's."""
+def _told(session: Session, event: Event, used: int) -> tuple[Optional[Interval], Optional[Interval]]:
+    """From the message of the exception that ended the program, where it is this error's; all that is used is exact."""
     text = "" if session.end is None else session.end.text
     asked = event.figures.get("asked_bytes", 0)
     for found in find_messages(io.BytesIO(text.encode(errors="replace"))) if text else ():
         told = evidence_of(found.message)
         if told.tried is not None and told.tried.low <= asked <= told.tried.high:
-            return told.own, told.others
+            if told.own is None or told.others is None:
+                return told.own, told.others
+            return told.own, (Interval.exactly(used) - told.own).at_least_nothing()
     return None, None
 
 
@@ -122,6 +124,8 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
         state_to_come_bytes=_to_come(session, event, failure) if first else None,
         categories=categories,
         categories_step=as_of,
+        births_known=as_of is not None or failure.classification is None or _births_known(failure),
+        evaluates=failure.switched_to_eval and event.phase == "forward",
         growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
         grown_bytes=None if leak is None else round(leak.bytes_per_step * (event.step - leak.first_step)),
         growth_since_step=None if leak is None else leak.first_step,
@@ -130,7 +134,7 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
         outgrown=_outgrown(session, event),
         largest_free_block_bytes=None if blocks is None else blocks.largest_free_block_bytes,
         pinned_segments=None if blocks is None else blocks.num_pinned_segments,
-        pins=tuple(Pin(pin_name(each), each.block_bytes) for each in failure.pinned),
+        pins=tuple(Pin(pin_name(each), each.block_bytes, each.segment_bytes) for each in failure.pinned),
         expandable=failure.expandable,
     )
 
@@ -176,6 +180,15 @@ def _known(look: Classification) -> dict[str, int]:
 
 def _unknown_share(look: Classification) -> float:
     return look.categories.get("unattributed", 0) / look.allocated_bytes if look.allocated_bytes else 0.0
+
+
+def _births_known(failure: Failure) -> bool:
+    """Whether most of what has no owner was seen to be born; what the phase under way has made is no mystery."""
+    look = failure.classification
+    if look is None or not look.allocated_bytes:
+        return False
+    mystery = look.categories.get("unattributed", 0) - failure.undecided_bytes
+    return mystery <= _UNKNOWN_SHARE * look.allocated_bytes
 
 
 def _is_first(session: Session, event: Event) -> bool:

@@ -106,7 +106,9 @@ def _figures(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "live", f"{size(evidence.live_tensors)} of {size(evidence.total)}"
     if evidence.private is not None:
         yield "idle in graphs' pools", size(evidence.private)
-    yield "other processes", size(evidence.others)
+    others = evidence.others
+    rounded = others is not None and others.low == 0 < others.high
+    yield "other processes", f"≤ {units.size(others.high)}" if others is not None and rounded else size(others)
 
 
 def _bands(evidence: Evidence, failure: Failure) -> Iterator[Band]:
