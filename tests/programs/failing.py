@@ -6,6 +6,7 @@ For each cause a JSON line: its name, the message of torch's exception, and what
 memory is still there. Of a device of 2 GiB. Knows nothing of memtui.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -67,6 +68,14 @@ def train(model, optimizer, steps, rows=64, **extra):
 
 
 def impossible(failed):
+    hold(4096)
+
+
+def storm(failed):
+    """More than the agent keeps until its next tick."""
+    for _ in range(1999):
+        with contextlib.suppress(torch.OutOfMemoryError):
+            hold(4096)
     hold(4096)
 
 

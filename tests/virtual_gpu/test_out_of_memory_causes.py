@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -181,6 +182,17 @@ def test_what_is_killed_right_after_leaves_its_last_figures_with_a_viewer(tmp_pa
     same_figures(event, session, json.loads(done.stdout.splitlines()[-1])[1])
     _pins(event, session)
     assert "memtui:   fragmentation: " in done.stderr
+
+
+def test_of_a_storm_of_errors_the_number_is_torchs(tmp_path: pathlib.Path) -> None:
+    """GIVEN more errors at once than are told one by one, THEN their number is still right."""
+    done, log = watched(tmp_path, "--later", "storm")
+    assert done.returncode == 0, done.stderr
+    assert len(errors(log)) <= 2000
+    assert ", 2,000 times so far, raised at failing.py:" in done.stderr
+    parts = re.findall(r"out of memory ([\d,]+) times.*, and again right after", done.stderr)
+    told = len(re.findall(r"out of memory on cuda:0", done.stderr))
+    assert sum(int(part.replace(",", "")) for part in parts) + told <= 2000
 
 
 @pytest.mark.parametrize("causes", GROUPS, ids=lambda causes: next(iter(causes)))
