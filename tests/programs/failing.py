@@ -194,6 +194,18 @@ def recorded(failed):
     failed.kept = [hold(600) for _ in range(4)]
 
 
+def late_leak(failed):
+    """Keeps 4 MiB a step, after steps that keep nothing."""
+    model = failed.model = Model(256)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    failed.kept = [hold(1200)]
+    for step in range(100000):
+        train(model, sgd, 1, mib=16)
+        if step >= 100:
+            failed.kept.append(hold(4))
+        time.sleep(0.02)
+
+
 def leak(failed):
     """4 MiB are kept at each step, in 170 of them the device is full."""
     model = failed.model = Model(256)

@@ -43,6 +43,7 @@ GROUPS = (
         "checkpoint": "checkpoint peak",
     },
     {"leak": "leak"},
+    {"late_leak": "leak"},
     {"with_gradients": "evaluation peak"},
 )
 
@@ -155,6 +156,15 @@ def _leak(event: Event, session: Session) -> None:
     assert abs(rate - 4 * MIB) < 4 * MIB / 50
 
 
+def _late_leak(event: Event, session: Session) -> None:
+    """Steps before the first that left something are none of it; what is told to have grown has."""
+    live = live_evidence(session, event).live
+    assert live.growth_since_step is not None
+    assert live.grown_bytes is not None
+    assert 90 <= live.growth_since_step <= 200
+    assert live.grown_bytes <= 4 * MIB * (event.step - 100 + 8)
+
+
 #: Four layers of 8192 in half precision.
 _HALF = 4 * 2 * (8192 * 8192 + 8192)
 EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
@@ -170,6 +180,7 @@ EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
     "evaluation": _evaluation,
     "checkpoint": _checkpoint,
     "leak": _leak,
+    "late_leak": _late_leak,
     "with_gradients": _with_gradients,
 }
 

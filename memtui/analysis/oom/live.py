@@ -63,6 +63,18 @@ def leak_before(session: Session, event: Event, policy: Policy = DEFAULT) -> Opt
     return None if leak is None or leak.first_step > event.step else leak
 
 
+def _risen(session: Session, event: Event, leak: Leak) -> tuple[int, int]:
+    """When a leak began to rise, and by how much it has: the steps that tell its slope may begin before it does."""
+    floors = session.floors(event.device or "")
+    levels = () if floors is None else floors.levels
+    course = {each.step: each.allocated_bytes for level in levels for each in level if each.step >= leak.first_step}
+    if not course:
+        return leak.first_step, round(leak.bytes_per_step * (event.step - leak.first_step))
+    newest = max(course)
+    foot = max(step for step, size in course.items() if size <= course[min(course)])
+    return foot, course[newest] - course[foot] + round(leak.bytes_per_step * max(0, event.step - newest))
+
+
 def _exactly(size: Optional[int]) -> Optional[Interval]:
     return None if size is None else Interval.exactly(size)
 
@@ -114,6 +126,7 @@ def _told(session: Session, event: Event, used: int) -> tuple[Optional[Interval]
 def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> Live:
     device, blocks = event.device or "", failure.blocks
     leak = leak_before(session, event, policy)
+    since, grown = (None, None) if leak is None else _risen(session, event, leak)
     categories, as_of = composition(session, event)
     first = _is_first(session, event)
     return Live(
@@ -127,8 +140,8 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
         births_known=as_of is not None or failure.classification is None or _births_known(failure),
         evaluates=failure.switched_to_eval and event.phase == "forward",
         growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
-        grown_bytes=None if leak is None else round(leak.bytes_per_step * (event.step - leak.first_step)),
-        growth_since_step=None if leak is None else leak.first_step,
+        grown_bytes=grown,
+        growth_since_step=since,
         growing_category="" if leak is None else _growing(session, device, leak),
         larger_batch=_larger(session, event),
         outgrown=_outgrown(session, event),
