@@ -348,6 +348,9 @@ def _open(commands: argparse._SubParsersAction[_Parser]) -> None:
     form.add_argument("--csv", action="store_true", help="print the timeline: event, time, allocated, reserved")
     form.add_argument("--stacks", metavar="OUT", type=a_file, help="write folded stacks, for flame graph tools")
     form.add_argument("--html", metavar="OUT", type=a_file, help="write torch's own web view; needs torch")
+    snapshots.add_argument(
+        "--overwrite", action="store_true", help="with --stacks or --html: put it in the place of a file that is there"
+    )
 
 
 def _exact_peaks(parser: argparse.ArgumentParser) -> None:

@@ -55,7 +55,7 @@ class Inventory:
         if key not in self.references or self.references[key]() is not optimizer:
             self.references[key] = discovery.reference(optimizer)
             self.steps[key] = 0
-            self._described = None
+            self._described, self._trained = None, Trained()  # it may have the id of one that is gone
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Readable]:

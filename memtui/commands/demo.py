@@ -16,7 +16,7 @@ from memtui.analysis.analyst import Analyst
 from memtui.cli import CommandError
 from memtui.sources.monitor import Monitor
 from memtui.sources.program import LaunchFailed
-from memtui.sources.program_end import kill_program
+from memtui.sources.program_end import end_program
 
 from .attach import watch_lines
 from .lastwords import exception_line, last_line
@@ -80,7 +80,7 @@ def _lines(argv: list[str], env: dict[str, str], options: argparse.Namespace) ->
         try:
             watch_lines(monitor, options, hangup)
         finally:
-            status = kill_program(start)  # it is a demo: nothing is lost with it
+            status = end_program(start)  # it is a demo: nothing is lost with it
         if status is None or status.shell_code == 0:
             return 0
         why = _last_error(errors)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: How snapshots are called; a file of such a name that is none is told what is wrong with it as one.
 _SNAPSHOT_NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
-_SNAPSHOT_OPTIONS = ("at", "csv", "diff", "html", "json", "stacks")
+_SNAPSHOT_OPTIONS = ("at", "csv", "diff", "html", "json", "overwrite", "stacks")
 
 
 def open_file(options: argparse.Namespace) -> int:

@@ -136,7 +136,7 @@ def _csv(opened: Opened) -> int:
 def _stacks(at: Instant, options: argparse.Namespace) -> int:
     from memtui.snapshots.export import folded_text
 
-    _refuse_itself(options.file, options.stacks)
+    _check_place(options.stacks, options)
     try:
         with open(options.stacks, "w", encoding="utf-8") as file:
             file.write(folded_text(at))
@@ -150,14 +150,19 @@ def _html(options: argparse.Namespace) -> int:
 
     if options.at or options.diff:
         raise CommandError("--html is of the whole snapshot: leave out --at and --diff", 2)
-    _refuse_itself(options.file, options.html)
+    _check_place(options.html, options)
     write_html(options.file, options.html, available_bytes())
     return _say([f"{options.html} is written; a browser loads torch's viewer for it from cdn.jsdelivr.net"])
 
 
-def _refuse_itself(snapshot: str, out: str) -> None:
+def _check_place(out: str, options: argparse.Namespace) -> None:
+    """Raises CommandError where something would be written in the place of a file that is to stay."""
+    snapshot: str = options.file
     if os.path.exists(out) and os.path.exists(snapshot) and os.path.samefile(snapshot, out):
         raise CommandError(f"{out} is the snapshot itself: name another file to write")
+    # Standard output is where the shell has put it.
+    if os.path.isfile(out) and not options.overwrite and not out.startswith(("/dev/", "/proc/")):
+        raise CommandError(f"{out} is there already: name another file, or say --overwrite")
 
 
 def _name(path: str) -> str:

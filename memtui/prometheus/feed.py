@@ -22,6 +22,7 @@ from .errors import Refused
 from .fleet import Course, Fleet
 from .history import NOTE, RankHistory
 from .moments import devices_of, moment_now
+from .rows import whole
 from .selector import Selector
 from .watcher import Heard, Wanted, Watcher
 
@@ -179,6 +180,7 @@ class FleetFeed:
         if member is None or member.life != life:
             pid = int(key.pid) if key.pid.isascii() and key.pid.isdigit() and len(key.pid) < 10 else 0
             member = Member(pid, lambda: self._session_of(key), rank=rank, life=life)
+            member.number = rank if whole(key.rank) is None else None  # a process that is no rank
             self._members[key] = member
         return member
 

@@ -11,7 +11,7 @@ from memtui.analysis.text import clean, place_words
 from memtui.ranks.differences import difference_findings
 from memtui.ranks.finding import Finding
 from memtui.ranks.policy import DEFAULT, RanksPolicy
-from memtui.ranks.row import RankRow
+from memtui.ranks.row import RankRow, who
 from memtui.ranks.stepping import stepping_findings
 from memtui.ranks.view import URGENCY
 from memtui.ranks.words import ranks
@@ -21,6 +21,8 @@ from .rows import Named, end_text
 
 #: Ranks of which nothing is known of now.
 UNHEARD = ("silent", "lost")
+#: Ends that are as somebody wanted them.
+_WANTED = ("ok", "interrupted")
 #: More of a kind are told together.
 _BY_NAME = 3
 _NEVER = 1 << 62
@@ -46,23 +48,23 @@ def findings_of(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> 
 
 
 def _gone(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[Finding]:
-    by_target: dict[str, list[int]] = defaultdict(list)
+    by_target: dict[str, list[RankRow]] = defaultdict(list)
     for row, each in zip(rows, named):
         if row.state == "lost":
-            by_target[each.key.instance].append(row.rank)
+            by_target[each.key.instance].append(row)
     if len(by_target) > _BY_NAME:
-        gone = tuple(rank for numbers in by_target.values() for rank in numbers)
+        gone = tuple(row.rank for lost in by_target.values() for row in lost)
         text = f"{len(by_target)} hosts are not scraped any more: nothing is known of {ranks(gone)}"
         return [Finding("gone", "bad", gone, text)]
     return [
         Finding(
             "gone",
             "bad",
-            tuple(numbers),
+            tuple(row.rank for row in lost),
             f"{clean(instance, 60)} is not scraped any more{_since(look, instance)}: its host is down, or memtui serve "
-            f"has ended there; nothing is known of {ranks(numbers)}",
+            f"has ended there; nothing is known of {who(lost)}",
         )
-        for instance, numbers in by_target.items()
+        for instance, lost in by_target.items()
     ]
 
 
@@ -85,10 +87,10 @@ def _ended(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> list[
         by_outcome[look.outcome(each.key)].append(row)
     found = []
     for outcome, ended in by_outcome.items():
-        if outcome == "ok" and not living:
+        if outcome in _WANTED and not living:
             continue
         numbers = tuple(row.rank for row in ended)
-        text = f"{ranks(numbers)}: {end_text(outcome)}"
+        text = f"{who(ended)}: {end_text(outcome)}"
         if len(ended) == 1 and ended[0].completed is not None and ended[0].phase:
             text += f" ({place_words(ended[0].phase, ended[0].completed)})"
         if living:
@@ -109,7 +111,7 @@ def _silent(rows: Sequence[RankRow]) -> list[Finding]:
     found = []
     for row in silent:
         place = "" if row.completed is None else f": it was {place_words(row.phase, row.completed)}"
-        text = f"no frame of {ranks([row.rank])} ({row.host}) for {units.duration(row.age_ns)}, though it is scraped"
+        text = f"no frame of {who([row])} ({row.host}) for {units.duration(row.age_ns)}, though it is scraped"
         found.append(Finding("silent", "bad", (row.rank,), text + place))
     return found
 
@@ -140,7 +142,7 @@ def _exhausted(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> l
             "out of memory",
             "bad",
             (row.rank,),
-            f"{ranks([row.rank])} has run out of memory {'once' if count == 1 else f'{count:,} times'}, and goes on",
+            f"{who([row])} has run out of memory {'once' if count == 1 else f'{count:,} times'}, and goes on",
         )
         for row, count in counted
     ]
@@ -160,13 +162,13 @@ def _full(rows: Sequence[RankRow]) -> list[Finding]:
     left = f"is short of {units.size(-room)}" if room < 0 else f"has {units.size(room)} left"
     if len(full) > _BY_NAME:
         numbers = tuple(row.rank for row in full)
-        text = f"{ranks(numbers)} are nearly full; {ranks([first.rank])} {left} ({peak})"
+        text = f"{ranks(numbers)} are nearly full; {who([first])} {left} ({peak})"
         return [Finding("full", level, numbers, text)]
     found = []
     for row in full:
         room = row.headroom.value or 0
         left = f"does not fit, short by {units.size(-room)}" if room < 0 else f"is nearly full, {units.size(room)} left"
-        text = f"{ranks([row.rank])} ({row.host}) {left}: predicted peak {units.size(row.predicted.value)}"
+        text = f"{who([row])} ({row.host}) {left}: predicted peak {units.size(row.predicted.value)}"
         found.append(Finding("full", row.level, (row.rank,), text))
     return found
 
@@ -181,7 +183,7 @@ def _leaking(rows: Sequence[RankRow], named: Sequence[Named], look: Look) -> lis
         return []
     numbers = tuple(row.rank for row, _, _ in leaking)
     row, grown, left = max(leaking, key=lambda each: each[1])
-    text = f"{ranks([row.rank])} grows {units.size(grown)} a step"
+    text = f"{who([row])} grows {units.size(grown)} a step"
     text += f": full in about {int(left):,} steps" if 0 < left < 1e12 else ""
     if len(leaking) > 1:
         text += f"; so do {len(leaking) - 1:,} more"

@@ -120,7 +120,8 @@ def _view(
     living = tuple(row for row in heard if not row.over)
     summary = summary_of(living, None, slowest(living, DEFAULT), DEFAULT)
     alive = sum(not row.over and row.state != "lost" for row in rows)
-    parts = [f"{alive:,} of {len(rows):,} ranks live"] if alive < len(rows) else []
+    apart = any(row.own_name for row in rows)
+    parts = [f"{alive:,} of {len(rows):,}{'' if apart else ' ranks'} live"] if alive < len(rows) else []
     if world is not None and world > len(rows) == len(run.members):
         parts.append(f"{len(rows):,} of {world:,} ranks are here")
     return RanksView(
@@ -133,6 +134,7 @@ def _view(
         summary=" · ".join([*parts, *([summary] if summary else [])]),
         facts="",
         now_ns=now_ns,
+        apart=apart,
     )
 
 

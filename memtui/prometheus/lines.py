@@ -47,8 +47,7 @@ class FleetLines:
         view = course.view
         name = f"{view.program} · " if several or view.program else ""
         hosts = view.hosts[0] if len(view.hosts) == 1 else f"{len(view.hosts)} hosts"
-        what = "rank" if course.run.members[0].key.rank else "process"
-        count = f"{len(view.rows):,} {what if len(view.rows) == 1 else 'ranks'}"
+        count = f"{len(view.rows):,} {'process' if view.apart else 'rank' if len(view.rows) == 1 else 'ranks'}"
         lines = [f"memtui: {clock} · {name}{count} on {hosts} · {view.summary}"]
         for finding in view.findings:
             key = course.run.key, finding.key, finding.ranks

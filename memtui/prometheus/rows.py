@@ -22,6 +22,7 @@ from .collect import AGENTS, DeviceLook, Key, Look, Place, RankLook
 OLD_S = 30.0
 _ENDS = {
     "ok": "finished",
+    "interrupted": "interrupted",
     "exception": "ended by an exception",
     "oom": "ended: out of memory",
     "killed": "killed",
@@ -37,6 +38,11 @@ class Named(NamedTuple):
     key: Key
     rank: int
     life: int = 1
+
+    @property
+    def own_name(self) -> str:
+        """ "process 4242" of one that is no rank, as the live overview calls it; "" of a rank."""
+        return "" if whole(self.key.rank) is not None else f"process {clean(self.key.pid, 12)}"
 
 
 def row_of(named: Named, look: Look, rank: RankLook) -> RankRow:
@@ -60,6 +66,7 @@ def row_of(named: Named, look: Look, rank: RankLook) -> RankRow:
         world_size=whole(info.get("world_size", "")),
         life=named.life,
         pid=whole(key.pid) or 0,
+        name=named.own_name,
         host=host_of(key, info),
         device=clean(device, 40),
         uuid=clean(held.uuid, 80),
@@ -95,6 +102,7 @@ def gone_row(named: Named, look: Look) -> RankRow:
         world_size=whole(info.get("world_size", "")),
         life=named.life,
         pid=whole(key.pid) or 0,
+        name=named.own_name,
         host=host_of(key, info),
         device=device,
         uuid=clean(info.get("device_uuid", ""), 80),

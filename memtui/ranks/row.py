@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Optional
@@ -21,6 +22,7 @@ from memtui.session.session import Session
 from memtui.session.steps import step_number
 
 from .holding import Holding, holding_of
+from .words import ranks
 
 #: A rank that the system has stopped is "stopped"; the others as of a process by itself.
 RankState = Literal["starting", "live", "paused", "silent", "lost", "ended", "stopped"]
@@ -67,6 +69,11 @@ class RankRow:
         if self.used.value is None or not self.total.value:
             return None
         return 100 * self.used.value / self.total.value
+
+    @property
+    def own_name(self) -> str:
+        """ "process 4242" of one that is no rank, "" of a rank."""
+        return "" if self.name.startswith("rank ") else self.name
 
     @property
     def over(self) -> bool:
@@ -117,13 +124,19 @@ def build_row(member: Member, now_ns: int, looks: int) -> RankRow:
     )
 
 
+def who(rows: Iterable[RankRow]) -> str:
+    """ "rank 5", "ranks 1 to 7"; "process 4242" of one that is no rank, and is beside nobody."""
+    kept = list(rows)
+    return kept[0].own_name if len(kept) == 1 and kept[0].own_name else ranks(row.rank for row in kept)
+
+
 def identity(row: RankRow) -> str:
     """Who it is: "rank 5 of 8 · local rank 5 · gpu-box · pid 4247 · cuda:5 NVIDIA A100-SXM4-80GB GPU-5f2c1d9e-…"."""
     world = "" if row.world_size is None else f" of {row.world_size}"
     life = f", life {row.life}" if row.life > 1 else ""
     local = "" if row.local_rank is None else f"local rank {row.local_rank}"
     device = " ".join(part for part in (row.device, row.device_name, row.uuid) if part)
-    who = row.name if row.name and not row.name.startswith("rank ") else f"rank {row.rank}{world}{life}"
+    who = row.own_name or f"rank {row.rank}{world}{life}"
     parts = (who, local, row.host, f"pid {row.pid}", device, row.state_text)
     return " · ".join(part for part in parts if part)
 

@@ -11,8 +11,7 @@ from memtui.analysis.text import place_words
 
 from .finding import Finding
 from .policy import RanksPolicy
-from .row import RankRow
-from .words import ranks
+from .row import RankRow, who
 
 #: How far into a step a phase is; what is between two steps comes before the next one's forward.
 _ORDER = {"startup": 0, "between": 0, "evaluation": 0, "checkpoint": 0, "forward": 1, "backward": 2, "optimizer": 3}
@@ -93,15 +92,15 @@ def _waiting(row: RankRow, living: Sequence[RankRow]) -> str:
 
 def _stopped_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
     since = units.duration(row.age_ns)
-    text = f"{ranks([row.rank])} is stopped (T) for {since}, {_where(row)}: kill -CONT {row.pid} lets it go on"
+    text = f"{who([row])} is stopped (T) for {since}, {_where(row)}: kill -CONT {row.pid} lets it go on"
     return Finding("stopped", "bad", (row.rank,), text + _waiting(row, living))
 
 
 def _silent_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
-    text = f"no frame of {ranks([row.rank])} for {units.duration(row.age_ns)}: it was {_where(row)}"
+    text = f"no frame of {who([row])} for {units.duration(row.age_ns)}: it was {_where(row)}"
     return Finding("silent", "bad", (row.rank,), text + _waiting(row, living))
 
 
 def _stalled_finding(row: RankRow, living: Sequence[RankRow]) -> Finding:
-    text = f"{ranks([row.rank])} stopped stepping: for {units.duration(row.since_ns)} {_where(row)}"
+    text = f"{who([row])} stopped stepping: for {units.duration(row.since_ns)} {_where(row)}"
     return Finding("stalled", "bad", (row.rank,), text + _waiting(row, living))

@@ -18,7 +18,7 @@ from .ends import end_findings, out_of_memory_findings, restart_findings
 from .finding import Finding
 from .links import link_findings
 from .policy import DEFAULT, RanksPolicy
-from .row import RankRow, build_row
+from .row import RankRow, build_row, who
 from .stepping import Slowest, slowest, stepping_findings
 
 Order = Literal["rank", "headroom", "skew", "outliers"]
@@ -40,7 +40,7 @@ class RanksView:
     summary: str
     facts: str  # of buckets and shards, in a quiet line; or ""
     now_ns: int
-    apart: bool = False  # of unlike trainings: nothing is compared, and the numbers are no ranks
+    apart: bool = False  # of unlike trainings, or one process alone: nothing is compared, the numbers are no ranks
 
     def ordered(self, order: Order) -> tuple[RankRow, ...]:
         """By rank, by headroom (least first), by how far from the median its peak is (most first), or those first that
@@ -134,7 +134,8 @@ def summary_of(rows: tuple[RankRow, ...], world: Optional[int], slow: Optional[S
     full = [(row.percent, row.rank) for row in living if row.percent is not None]
     if full:
         percent, rank = max(full, key=lambda each: (each[0], -each[1]))
-        parts.append(f"fullest rank {rank}, {percent:.0f} %")
+        fullest = who(row for row in living if row.rank == rank)
+        parts.append(f"fullest {fullest}, {percent:.0f} %")
     alike = max((skew_bytes(group) or 0 for group in stages(living, policy)), default=0)
     if len(living) > 1:
         parts.append(f"skew {units.size(alike)}")

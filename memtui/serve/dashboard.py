@@ -44,7 +44,7 @@ def _in(states: str) -> str:
     return _of("state", f'state=~"{states}"')
 
 
-_FAILURES = _of("ends_total", 'outcome!="ok"')
+_FAILURES = _of("ends_total", 'outcome!~"ok|interrupted"')
 _SHARE_LEFT = f"{_of('headroom_bytes')} / {_of('capacity_bytes')}"
 _LEFT = panels.thresholds("red", (0.05, "orange"), (0.1, "green"))
 _USED = panels.thresholds("green", (0.9, "orange"), (0.95, "red"))
@@ -318,7 +318,10 @@ def _troubles() -> Iterable[Plain]:
         unit="none",
         minimum=0,
         width=12,
-        colours={"ok": "green", "exception": "orange", "oom": "red", "killed": "purple", "silent": "text"},
+        colours={
+            **{"ok": "green", "interrupted": "blue", "exception": "orange"},
+            **{"oom": "red", "killed": "purple", "silent": "text"},
+        },
     )
     yield table(
         "Silent ranks",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 from typing import NamedTuple, Optional
 
-#: How a process can end. "killed" by a signal that somebody has seen; "silent": it went without a word.
-OUTCOMES = ("ok", "exception", "oom", "killed", "silent")
+#: How a process can end. "interrupted" by somebody who asked it to; "killed" by another signal that somebody has seen;
+#: "silent": it went without a word.
+OUTCOMES = ("ok", "interrupted", "exception", "oom", "killed", "silent")
+#: By which a person or a scheduler asks a process to end.
+_ASKING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _EXHAUSTED = ("OutOfMemoryError", "MemoryError")
 
 
@@ -44,4 +48,13 @@ def outcome_of_exception(exception: Optional[str]) -> str:
     """How a process ended that has said goodbye; `exception` is the class of the uncaught one."""
     if not exception:
         return "ok"
+    if exception.rpartition(".")[2] == "KeyboardInterrupt":
+        return "interrupted"
     return "oom" if exception.rpartition(".")[2] in _EXHAUSTED else "exception"
+
+
+def outcome_of_signal(number: int) -> str:
+    """How a process ended that has said nothing; `number` is the signal that ended it, 0 where nobody has seen one."""
+    if not number:
+        return "silent"
+    return "interrupted" if number in _ASKING else "killed"

@@ -17,6 +17,7 @@ from memtui.sources.driver_poller import DriverPoller
 from memtui.sources.environ import environment_of
 from memtui.sources.relatives import ancestors
 from memtui.sources.sockets import Found, all_sockets, find_socket
+from memtui.sources.stale import remove_stale
 from memtui.sources.virtual_driver import use_driver_of_process
 
 from .families import MOST_EXPOSED, Own, Ranks, devices, own
@@ -61,6 +62,7 @@ class Machine:
         self._passes = 0
         self._left_alone: dict[pathlib.Path, tuple[int, int]] = {}  # which file, and since when
         self._left_out = 0
+        self._may_be_stale = False  # a socket that nobody answers on
         self._families: tuple[int, list[Any]] = (-_FRESH_NS, [])
         self._telling: Optional[asyncio.Task[list[Any]]] = None
 
@@ -148,6 +150,9 @@ class Machine:
     async def _read(self) -> None:
         if self._passes % _LOOK_EVERY == 0:
             self._look()
+            if self._may_be_stale:
+                self._may_be_stale = False
+                await asyncio.to_thread(remove_stale)
         for number, rank in enumerate(list(self.ranks.values())):
             while rank.read(time.monotonic_ns()):
                 await asyncio.sleep(0)
@@ -203,6 +208,7 @@ class Machine:
             self._left_out += 1
         elif _REHEARSAL in environment_of(named) or not self._add(found.path):
             self._left_alone[found.path] = file, time.monotonic_ns()
+            self._may_be_stale = True
 
     def _add(self, path: pathlib.Path) -> bool:
         """False where there is nobody new."""

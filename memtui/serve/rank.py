@@ -23,7 +23,7 @@ from memtui.wire.frames import Bye, Event, Frame, Hello, Refusal
 
 from .guard import IMPOSSIBLE, Guard, is_graph, is_wanted
 from .labels import label, rank_label, run_of, script_of
-from .life import Life, life_of, outcome_of_exception
+from .life import Life, life_of, outcome_of_exception, outcome_of_signal
 from .stream import AgentStream
 
 #: Events that are counted by name; others are "other".
@@ -230,7 +230,7 @@ class Rank:
         if self.over:
             return
         if gone or self.life.over:
-            self._end("killed" if not gone and self.life.signal else "silent")
+            self._end(outcome_of_signal(0 if gone else self.life.signal))
         elif self._stream is None and not self.life.stopped and now_ns - self._parted_ns > _UNLOADED_NS:
             failed = any(name == "agent_error" for _, name in self.events)
             self.unloaded = not failed and find_agent(self.pid) is None

@@ -38,9 +38,12 @@ def instant_number(text: str, course: Timeline) -> int:
     if found is None:
         raise SnapshotError(f"{text[:40]!r} is no instant: write an event's number, a time as 1.2s, start, peak or end")
     after_us = float(found[1]) * _MICROSECONDS[found[2]]
-    number_at = course.instant_at(int(min(after_us, _LONGEST_US)))
-    if number_at is None:
+    asked_us, last_us = int(min(after_us, _LONGEST_US)), course.time_us(last)
+    number_at = course.instant_at(asked_us)
+    if number_at is None or last_us is None:
         raise SnapshotError("this snapshot's events have no times: name one by its number")
+    if asked_us > last_us and moment(asked_us) != moment(last_us):  # the last one's time may have been read rounded
+        raise SnapshotError(f"there is no event at {text[:20]}: the last one is at {moment(last_us)}")
     return number_at
 
 

@@ -23,6 +23,7 @@ from .program import ProgramError, find_program
 from .program_state import program_state
 from .relatives import ancestors, rank_of
 from .sockets import all_sockets, listener
+from .stale import remove_stale
 
 #: An agent answers within its period of 0.1 s; a stopped process never does.
 _ANSWER_SECONDS = 0.6
@@ -55,6 +56,7 @@ def list_processes() -> list[Listed]:
 
 
 async def _list() -> list[Listed]:
+    remove_stale()
     agents = {pid: found.path for pid, found in all_sockets("agent").items()}
     supervised = set(all_sockets("run"))
     # The driver may need a second to start: meanwhile the agents answer.

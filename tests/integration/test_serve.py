@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from memtui.analysis.ladder import build_ladder
 from memtui.analysis.leak import find_leak
 from memtui.analysis.policy import DEFAULT
 from tests.support import programs
+from tests.support.dashboards import RULES
 from tests.support.prometheus import Target, prometheus, wait_until
 from tests.support.serving import (
     Exposed,
@@ -163,6 +165,48 @@ def test_how_it_ended_is_told(
         assert told.value("ooms_total") == (1 if word == "fail" else 0)
         # Nobody looked: the agent has kept what it is to be explained with.
         assert len(list(sockets.glob("oom-*.log"))) == (1 if word == "fail" else 0)
+
+
+def _outcomes(told: Exposed, pid: int) -> set[str]:
+    return {each.labels["outcome"] for each in told.of("ends_total", pid=str(pid)) if each.value}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGINT, {"interrupted"}), (signal.SIGKILL, {"killed", "silent"})]
+)
+def test_who_is_interrupted_is_told_from_who_is_killed(
+    number: signal.Signals, expected: set[str], served: Served, gpu: dict[str, str]
+) -> None:
+    """GIVEN a training, WHEN a person ends it by Ctrl-C, THEN that is no failure; WHEN it is killed, it is one."""
+    with obedient(gpu) as training:
+        _settled(served, training, training.tell("steps 3"))
+        os.kill(training.pid, number)
+        training.process.wait()
+        told = served.once(lambda told: told.state(training.pid) == "ended", "its end")
+        (outcome,) = _outcomes(told, training.pid)
+        assert outcome in expected
+        [alert] = re.findall(r'memtui_ends_total\{outcome=~"(exception[^"]*)"\}', RULES.read_text())
+        assert (outcome in alert.split("|")) == (number == signal.SIGKILL)
+
+
+def test_a_demo_that_is_ended_by_its_user_has_not_failed(sockets: pathlib.Path, served: Served) -> None:
+    """GIVEN `memtui demo --headless`, WHEN Ctrl-C ends it, THEN its training was interrupted, and is gone."""
+    environment = {**serve_environment(sockets), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "memtui", "demo", "--headless"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
+        try:
+            told = served.once(lambda told: told.value("steps_total"), "its steps")
+            [sample] = told.of("steps_total")
+            pid = int(sample.labels["pid"])
+            demo.send_signal(signal.SIGINT)
+            _, errors = demo.communicate(timeout=60)
+            assert (demo.returncode, errors) == (0, b"")
+            told = served.once(lambda told: told.state(pid) == "ended", "its end")
+            assert _outcomes(told, pid) == {"interrupted"}
+            assert not pathlib.Path(f"/proc/{pid}").exists()
+        finally:
+            if demo.poll() is None:
+                demo.terminate()
 
 
 def test_a_process_that_was_stopped_before_anybody_came_is_told(sockets: pathlib.Path, gpu: dict[str, str]) -> None:

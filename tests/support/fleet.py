@@ -25,7 +25,7 @@ from tests.support.prometheus import Client, Target, backfill, prometheus
 RUN = "pretrain-70b"
 _DEVICE_NAME = "NVIDIA H100 80GB HBM3"
 _STATES = ("live", "silent", "stopped", "ended")
-_OUTCOMES = ("ok", "exception", "oom", "killed", "silent")
+_OUTCOMES = ("ok", "interrupted", "exception", "oom", "killed", "silent")
 _EVENTS = (
     "oom",
     "alloc_retry",

@@ -10,7 +10,7 @@ from memtui.prometheus.collect import AGENTS, DeviceLook, Key, Last, Look, Place
 from memtui.prometheus.fleet import Course, fleet_of, part_of
 from memtui.prometheus.rows import Named, ladder_of, row_of
 from memtui.prometheus.runs import runs_of
-from memtui.ranks.row import RankRow
+from memtui.ranks.row import RankRow, identity
 from tests.support.fleet_ranks import CAPACITY_BYTES, Planted
 from tests.support.looks import NOW, look_of, simulated
 
@@ -145,6 +145,30 @@ def test_a_process_without_a_rank_is_a_run_of_its_own() -> None:
     keys = [Key("train.py", "", pid, "memtui", "node-1:9464") for pid in ("11", "12")]
     look = replace(look_at(rank_of(NOW)), ranks={key: rank_of(NOW) for key in keys})
     assert [run.name for run in runs_of(look)] == ["train.py · pid 11 on node-1", "train.py · pid 12 on node-1"]
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "key"), [("silent", "", "silent"), ("stopped", "", "stopped"), ("ended", "oom", "ended")]
+)
+def test_a_process_without_a_rank_is_called_by_its_pid(state: str, outcome: str, key: str) -> None:
+    """GIVEN a process that no launcher has numbered, THEN nothing that is said of it gives it a rank."""
+    process = Key("train.py", "", "4242", "memtui", "node-1:9464")
+    rank = rank_of(NOW - 60)
+    rank.state, rank.outcome = state, outcome
+    rank.devices["cuda:0"].figures |= {"headroom_bytes": 1 << 20, "capacity_bytes": 1 << 34, "steps_total": 7}
+    rank.devices["cuda:0"].figures |= {"leak_bytes_per_step": 1 << 20, "ooms_total": 2}
+    course = only(replace(look_at(rank), ranks={process: rank}))
+    (row,) = course.view.rows
+    assert identity(row).startswith("process 4242 · ")
+    [text] = texts(course, key)
+    assert "process 4242" in text
+    said = [course.view.summary, *(finding.text for finding in course.view.findings)]
+    assert not [each for each in said if "rank" in each]
+    lost = replace(
+        look_at(rank), ranks={}, info={process: {}}, targets={Place("memtui", "node-1:9464"): Target(False, NOW)}
+    )
+    [text] = texts(only(lost), "gone")
+    assert text.endswith("nothing is known of process 4242")
 
 
 # What is wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memtui.analysis.build import build_view
+from memtui.analysis.oom.story import build_story
 from memtui.prometheus.client import Track
 from memtui.prometheus.collect import AGENTS, Key
 from memtui.prometheus.history import RankHistory
@@ -116,6 +117,10 @@ def test_an_end_and_failed_allocations_are_events_without_their_texts() -> None:
     assert session.end is not None
     (oom,) = session.events_of("oom")
     assert "not in Prometheus" in oom.text
+    answer = build_story(session, oom).answer
+    assert answer.cause.reason == "no figures"
+    assert "around it" not in answer.deciding  # of what: there is no log here
+    assert answer.deciding == "PyTorch's own message has them: memtui explain LOG reads it in what the program printed."
     view = build_view(session, session.default_device(), int(NOW * 1e9))
     assert view.state == "ended"
     assert view.verdict.level == "bad"

@@ -13,7 +13,7 @@ import pytest
 from memtui.serve.access import AccessError, is_authorised, read_credentials, tls_context
 from memtui.serve.address import Address, read_address
 from memtui.serve.entering import matches
-from memtui.serve.life import life_of, outcome_of_exception
+from memtui.serve.life import life_of, outcome_of_exception, outcome_of_signal
 from memtui.serve.listener import MOST_CONNECTIONS, Listener, Request, Response, read_request
 from memtui.serve.unit import unit
 
@@ -171,7 +171,15 @@ def test_a_process_by_its_stat() -> None:
 def test_how_a_process_ended_by_what_it_said() -> None:
     assert outcome_of_exception(None) == "ok"
     assert outcome_of_exception("OutOfMemoryError") == outcome_of_exception("torch.OutOfMemoryError") == "oom"
-    assert outcome_of_exception("KeyboardInterrupt") == "exception"
+    assert outcome_of_exception("ValueError") == "exception"
+    assert outcome_of_exception("KeyboardInterrupt") == "interrupted"
+
+
+def test_how_a_process_ended_that_has_said_nothing() -> None:
+    assert {number: outcome_of_signal(number) for number in (0, 2, 9, 11, 15)} == {
+        **{0: "silent", 2: "interrupted", 15: "interrupted"},
+        **{9: "killed", 11: "killed"},
+    }
 
 
 def test_a_unit_quotes_what_systemd_would_read() -> None:

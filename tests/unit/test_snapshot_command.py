@@ -133,6 +133,11 @@ def test_nothing_in_a_snapshot_acts_on_the_terminal(tmp_path: pathlib.Path, caps
         ("--diff peak --csv", 2, "--diff is printed as a table or with --json"),
         ("--html out.html --at 3", 2, "--html is of the whole snapshot"),
         ("--html /nowhere/out.html", 1, "cannot write /nowhere/out.html: there is no folder /nowhere"),
+        ("--at 99s", 1, "there is no event at 99s: the last one is at 0.1 ms"),
+        ("--diff 99s", 1, "there is no event at 99s: the last one is at 0.1 ms"),
+        ("--stacks kept.folded", 1, "kept.folded is there already: name another file, or say --overwrite"),
+        ("--html kept.folded", 1, "kept.folded is there already: name another file, or say --overwrite"),
+        ("--stacks train.pickle --overwrite", 1, "train.pickle is the snapshot itself: name another file to write"),
         ("--stacks train.pickle", 1, "train.pickle is the snapshot itself: name another file to write"),
         ("--stacks /nowhere/out", 1, "cannot write /nowhere/out: No such file or directory"),
     ],
@@ -141,10 +146,26 @@ def test_what_cannot_be_done_is_one_line(
     path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, status: int, said: str
 ) -> None:
     monkeypatch.chdir(pathlib.Path(path).parent)
+    kept = pathlib.Path("kept.folded")
+    kept.write_text("somebody's\n")
     assert main(["open", "train.pickle", *words.split()]) == status
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert said in told.err
+    assert kept.read_text() == "somebody's\n"
+
+
+def test_a_file_is_replaced_where_that_is_wanted(path: str, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "out.folded"
+    out.write_text("old")
+    assert main(["open", path, "--stacks", str(out), "--overwrite"]) == 0
+    assert out.read_text(encoding="utf-8").startswith("before the recording")
+
+
+def test_the_time_of_the_last_event_may_be_read_rounded(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """GIVEN a last event at 80 µs, which is printed as 0.1 ms, THEN that names it."""
+    assert main(["open", path, "--at", "0.1ms"]) == 0
+    assert "live at the end" in capsys.readouterr().out
 
 
 def test_options_of_snapshots_are_not_for_logs(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,3 +162,24 @@ def test_all_ranks_may_go_while_they_are_watched() -> None:
         assert "no series of any rank" in "\n".join(text(app))
 
     drive(feed, test)
+
+
+def test_a_process_that_is_no_rank_is_called_by_its_pid_on_both_screens() -> None:
+    """GIVEN a training without a launcher, THEN neither its overview nor its own screen calls it a rank."""
+    ranked = look_of(simulated(1, 1, 1, planted=Planted()))
+    ((key, rank),) = ranked.ranks.items()
+    alone = key._replace(rank="")
+    feed = StandingFeed(replace(ranked, ranks={alone: rank}, info={alone: {**ranked.info[key], "local_rank": ""}}))
+
+    async def test(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+        await overview(app, pilot)
+        shown = text(app)
+        assert "1 process" in shown[0]
+        assert any(f"process {key.pid} " in line for line in shown)
+        assert not [line for line in shown if "rank 0" in line or "between the ranks" in line]
+        await pilot.press("enter")
+        await pilot.pause(0.3)
+        assert f"process {key.pid}" in text(app)[0]
+        assert "rank 0" not in text(app)[0]
+
+    drive(feed, test)

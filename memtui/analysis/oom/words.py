@@ -214,6 +214,8 @@ def deciding(cause: Cause, message: Optional[Message] = None) -> str:
     """What would decide it; "" where nothing is open."""
     if cause.kind != "undecided":
         return ""
+    if message is None and cause.reason == "no figures":  # it was watched where there are none: nothing was pasted
+        return "PyTorch's own message has them: memtui explain LOG reads it in what the program printed."
     texts = {
         "rounding": (
             "The figures differ by less than they are rounded by. torch.cuda.memory_stats() has them to the byte, "

@@ -48,7 +48,9 @@ class RanksTop(Lines):
             )
         if not view.findings and height > len(rows):
             text, level, role = "nothing is out of the ordinary between the ranks", "good", roles.GOOD
-            if view.apart:
+            if view.apart and len(view.rows) == 1:
+                text = "nothing is out of the ordinary"
+            elif view.apart:
                 text, level, role = "these are not one training: nothing is compared", "unknown", roles.TEXT
             line = Line().add(" ", " ").add(f" {marks[level]} ", roles.CHIPS[level]).add(f" {text}", role)
             rows.append(line.row(width))
@@ -74,7 +76,7 @@ class RanksTop(Lines):
         dot = f" {self.look.glyphs.dot} "
         count = f"{len(view.rows):,} ranks" if len(view.rows) > 1 else "1 rank"
         if view.apart:
-            count = f"{len(view.rows):,} processes"
+            count = f"{len(view.rows):,} processes" if len(view.rows) > 1 else "1 process"
         where = f" on {', '.join(view.hosts)}" if view.hosts else ""
         if len(view.hosts) > 2:
             where = f" on {len(view.hosts)} hosts"
