@@ -108,6 +108,7 @@ class Failures:
             classification, births = looks.when_failed(device, observer.phases, now_ns, snapshot)
             given.update(classification=classification, undecided_bytes=births.undecided_bytes)
             given["pinned"] = tuple(_pinned(snapshot["segments"], device, births))
+            given["switched_to_eval"] = looks.switched_to_eval()
         given["blocks"] = device_blocks(snapshot["segments"], device).summary(0)
         if recorded:
             given["sites"] = _live_sites(snapshot["segments"], device, os.path.dirname(observer.torch.__file__))

@@ -109,6 +109,7 @@ class Looks:
         self._looked_ns = -1  # when the phase began whose beginning was looked at last
         self._looking = True
         self._certain = True  # every boundary since the last look was looked at
+        self._trained = False  # a root with parameters was in training mode at the last beginning of a backward pass
         self._host_at_forward: Optional[int] = None
 
     @property
@@ -213,6 +214,7 @@ class Looks:
             else:
                 looks = self._at_devices(phases, now_ns, born_in, finished)
                 if kind == "backward_start":
+                    self._trained = self._inventory.roots.any_in_training()
                     for device, look in looks.items():
                         look.largest_activation_bytes = self._births_of(device).largest_activation_bytes
         finally:
@@ -255,6 +257,10 @@ class Looks:
                 now_ns, phases.phase, phases.step, categories, found, size, births.tagged, births.strays
             )
         return looks
+
+    def switched_to_eval(self) -> bool:
+        """Whether no root is in training mode any more; reads flags alone."""
+        return self._trained and not self._inventory.roots.any_in_training()
 
     def when_failed(
         self, device: str, phases: Phases, now_ns: int, snapshot: dict[str, Any]

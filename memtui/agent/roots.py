@@ -82,6 +82,10 @@ class Roots:
         """The roots that are alive."""
         return [module for module in (reference() for reference in list(self._roots.values())) if module is not None]
 
+    def any_in_training(self) -> bool:
+        """Whether a root with parameters is in training mode: metrics have none, and nobody switches them."""
+        return any(module.__dict__.get("training") is True and _has_parameters(module) for module in self.modules())
+
     def parameter(self, module: Any) -> None:
         """A parameter is being registered on `module`."""
         key = id(module)
@@ -148,6 +152,13 @@ class Roots:
             if table.get(key) is reference:
                 del table[key]
                 self.revision += 1
+
+
+def _has_parameters(module: Any) -> bool:
+    own = module.__dict__
+    if any(each is not None for each in list((own.get("_parameters") or {}).values())):
+        return True
+    return any(child is not None and _has_parameters(child) for child in list((own.get("_modules") or {}).values()))
 
 
 def _watch(module: Any) -> None:

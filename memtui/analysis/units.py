@@ -84,7 +84,7 @@ def parse_size(text: str) -> int:
     try:
         result = float(digits) * 1024 ** powers[suffix]
     except (KeyError, ValueError):
-        raise ValueError(f"not a size: {text!r}; write it as 24GiB or 512MiB") from None
+        result = -1.0
     if not 0 <= result < 2**63:
-        raise ValueError(f"not a size: {text!r}")
+        raise ValueError(f"not a size: {text!r}; write it as 24GiB or 512MiB")
     return int(result)

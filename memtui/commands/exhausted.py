@@ -71,14 +71,25 @@ def tell(stories: list[Story], lines: OwnLines, name: str = "") -> None:
     """Says what is new, and empties the list; `name` goes before, of a rank."""
     earlier = Counter(story.answer.sentence for story in stories[:-_TOLD_AT_ONCE])
     if earlier:
-        count = sum(earlier.values())
-        lines.say(f"memtui: {name}out of memory {'once' if count == 1 else f'{count:,} times'}, and again right after")
+        told = sum(earlier.values())
+        count = max(told, _counted(stories) - _TOLD_AT_ONCE)
+        times = "once" if count == 1 else f"{count:,} times"
+        known = f" ({told:,} of them known)" if told < count else ""
+        lines.say(f"memtui: {name}out of memory {times}{known}, and again right after")
     for sentence, count in earlier.most_common(_SENTENCES):
         lines.say(f"memtui:   {sentence}{f' ({count:,} times)' if count > 1 else ''}")
     for story in stories[-_TOLD_AT_ONCE:]:
         for line in short_lines(story):
             lines.say(f"memtui: {'' if line.startswith(' ') else name}{line}")
     stories.clear()
+
+
+def _counted(stories: list[Story]) -> int:
+    """How many there were from the first to the last on each device, those between them that were not told included."""
+    counts: dict[Optional[str], list[int]] = {}
+    for story in stories:
+        counts.setdefault(story.event.device, []).append(story.count)
+    return sum(max(each) - min(each) + 1 for each in counts.values())
 
 
 def tell_kept(pid: Optional[int], since_s: float, lines: OwnLines, name: str = "") -> None:

@@ -265,6 +265,8 @@ def verdict(answer: Answer) -> str:
 
 def place_of(phase: str, step: int) -> str:
     """Where in the program something was; "in backward of step 3"."""
+    if phase == "startup":
+        return f"in {phase_words(phase)}"
     if phase == "between":
         return f"before the forward of step {step}"
     return f"{phase_words(phase, after_in=True)} of step {step}"

@@ -208,6 +208,7 @@ class Failure:
     site: str = ""  # "file:line function" of the program's innermost frame, where the thread runs Python
     settings: str = ""  # what the allocator was told in the environment
     expandable: Optional[bool] = None
+    switched_to_eval: bool = False  # no model is in training mode, where one was when a backward pass began before
     cost_ns: int = 0
 
 

@@ -6,6 +6,7 @@ For each cause a JSON line: its name, the message of torch's exception, and what
 memory is still there. Of a device of 2 GiB. Knows nothing of memtui.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -67,6 +68,14 @@ def train(model, optimizer, steps, rows=64, **extra):
 
 
 def impossible(failed):
+    hold(4096)
+
+
+def storm(failed):
+    """More than the agent keeps until its next tick."""
+    for _ in range(1999):
+        with contextlib.suppress(torch.OutOfMemoryError):
+            hold(4096)
     hold(4096)
 
 
@@ -157,6 +166,16 @@ def evaluation(failed):
         model(torch.randn(64, 512, device="cuda"), mib=1940)
 
 
+def with_gradients(failed):
+    """An evaluation that has forgotten torch.no_grad(), and keeps its outputs."""
+    model = failed.model = Model()
+    train(model, torch.optim.SGD(model.parameters(), 0.1), 4, mib=100)
+    model.eval()
+    failed.kept = []
+    while True:
+        failed.kept.append(model(torch.randn(64, 512, device="cuda"), mib=100))
+
+
 def checkpoint(failed):
     model = failed.model = Model()
     train(model, torch.optim.SGD(model.parameters(), 0.1), 4, mib=100)
@@ -173,6 +192,18 @@ def recorded(failed):
     train(model, sgd, 5, mib=16)
     model(torch.randn(64, 512, device="cuda"))
     failed.kept = [hold(600) for _ in range(4)]
+
+
+def late_leak(failed):
+    """Keeps 4 MiB a step, after steps that keep nothing."""
+    model = failed.model = Model(256)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    failed.kept = [hold(1200)]
+    for step in range(100000):
+        train(model, sgd, 1, mib=16)
+        if step >= 100:
+            failed.kept.append(hold(4))
+        time.sleep(0.02)
 
 
 def leak(failed):

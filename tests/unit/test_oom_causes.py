@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -50,6 +50,7 @@ FULL = Live(phase="backward", step=40, categories=CATEGORIES, batch=16)
         (replace(FULL, phase="optimizer", first_optimizer_step=True), "first optimizer step", "makes its state"),
         (replace(FULL, phase="backward", first_optimizer_step=True), "full", ""),
         (replace(FULL, phase="evaluation"), "evaluation peak", "step 41"),
+        (replace(FULL, phase="forward", evaluates=True), "evaluation peak", "in eval mode, but gradients are on"),
         (replace(FULL, phase="checkpoint"), "checkpoint peak", "copies"),
         (replace(FULL, larger_batch=Larger(2048, 1536)), "longest batch", "2,048 tokens, the largest before had 1,536"),
         (replace(FULL, larger_batch=Larger(1024, 1536)), "full", ""),
@@ -85,6 +86,26 @@ def test_pins_are_named() -> None:
     assert ("largest free block", 600 * MIB) in [(row.name, row.bytes.middle) for row in answer.rows]
     switched = explain_evidence(evidence(idle=3 * GIB, live=replace(live, expandable=True)))
     assert not any("expandable" in remedy.action for remedy in switched.remedies)
+
+
+@pytest.mark.parametrize(("segment_mib", "setting"), [(600, 512), (512, 256), (40, 32), (32, None), (20, None)])
+def test_blocks_stay_whole_only_in_segments_that_are_larger(segment_mib: int, setting: Optional[int]) -> None:
+    """GIVEN pinned segments, THEN a largest size to split is named that is below theirs, or none."""
+    live = replace(FULL, pinned_segments=41, pins=(Pin("a block", 3 * MIB, segment_mib * MIB),))
+    actions = [remedy.action for remedy in explain_evidence(evidence(idle=3 * GIB, tried=2 * GIB, live=live)).remedies]
+    named = [action.partition(":")[2].partition(":")[0] for action in actions if "max_split_size_mb" in action]
+    assert named == ([] if setting is None else [str(setting)])
+
+
+def test_what_has_no_known_owner_is_no_bound() -> None:
+    """GIVEN a step that was not looked at, THEN activations come first, and with no figure that they are not below."""
+    categories = {"parameters": 3 * GIB, "activations": 512, "unattributed": 18 * GIB}
+    live = replace(FULL, categories=categories, births_known=False)
+    capped = explain_evidence(evidence(live=live, allowed=Interval.exactly(23 * GIB))).remedies
+    assert [remedy.saves_bytes for remedy in capped[1:3]] == [None, None]
+    full = explain_evidence(evidence(live=live)).remedies
+    assert full[0].action.startswith("smaller micro-batch")
+    assert full[0].saves_bytes is None
 
 
 def test_remedies_are_those_of_what_dominates() -> None:

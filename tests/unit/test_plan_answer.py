@@ -55,6 +55,12 @@ def test_it_does_not_fit_and_how_much_is_short() -> None:
     assert answer.told is larger
 
 
+def test_start_up_is_of_no_step() -> None:
+    device = replace(_DEVICE, oom=OutOfMemory(1, "startup", 4 * _GIB, 20 * _GIB, 22 * _GIB, 1 * _GIB))
+    run = replace(_out_of_memory(), devices=(device,))
+    assert verdict(_answer(run)) == "does not fit NVIDIA X: out of memory in start-up"
+
+
 def test_fragmentation_is_not_called_short() -> None:
     less = replace(_RUN, devices=(replace(_DEVICE, peak_device_bytes=20 * _GIB),))
     assert "though the same run with more memory used no more" in verdict(_answer(_out_of_memory(), uncapped=less))

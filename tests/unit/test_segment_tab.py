@@ -63,6 +63,7 @@ def test_what_would_fit_is_answered_and_stays_answered() -> None:
             ("35g", "35.0 GiB: fits, but only once the cache has gone back"),
             ("70GiB", "70.0 GiB: does not fit, "),
             ("much", "not a size: 'much'; write it as 24GiB or 512MiB"),
+            ("1e400", "not a size: '1e400'; write it as 24GiB or 512MiB"),
             ("0", "0 bytes always fit"),
         ):
             await typed(app, pilot, "f", words)

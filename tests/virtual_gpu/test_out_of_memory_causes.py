@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -42,6 +43,8 @@ GROUPS = (
         "checkpoint": "checkpoint peak",
     },
     {"leak": "leak"},
+    {"late_leak": "leak"},
+    {"with_gradients": "evaluation peak"},
 )
 
 
@@ -126,6 +129,15 @@ def _evaluation(event: Event, session: Session) -> None:
     assert first.saves_bytes == 1940 * MIB // 2
 
 
+def _with_gradients(event: Event, session: Session) -> None:
+    """What has no known owner may be activations: no figure of them is a bound."""
+    assert event.phase == "forward"
+    answer = build_story(session, event).answer
+    assert "in eval mode, but gradients are on" in answer.sentence
+    assert answer.remedies[0].action.startswith("evaluate under torch.no_grad()")
+    assert answer.remedies[0].saves_bytes is None or answer.remedies[0].saves_bytes > 1000 * MIB
+
+
 def _checkpoint(event: Event, session: Session) -> None:
     assert event.phase == "checkpoint"
     assert [each.saves_bytes for each in build_story(session, event).answer.remedies[:2]] == [700 * MIB] * 2
@@ -144,6 +156,15 @@ def _leak(event: Event, session: Session) -> None:
     assert abs(rate - 4 * MIB) < 4 * MIB / 50
 
 
+def _late_leak(event: Event, session: Session) -> None:
+    """Steps before the first that left something are none of it; what is told to have grown has."""
+    live = live_evidence(session, event).live
+    assert live.growth_since_step is not None
+    assert live.grown_bytes is not None
+    assert 90 <= live.growth_since_step <= 200
+    assert live.grown_bytes <= 4 * MIB * (event.step - 100 + 8)
+
+
 #: Four layers of 8192 in half precision.
 _HALF = 4 * 2 * (8192 * 8192 + 8192)
 EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
@@ -159,6 +180,8 @@ EVIDENCE: dict[str, Callable[[Event, Session], None]] = {
     "evaluation": _evaluation,
     "checkpoint": _checkpoint,
     "leak": _leak,
+    "late_leak": _late_leak,
+    "with_gradients": _with_gradients,
 }
 
 
@@ -170,6 +193,17 @@ def test_what_is_killed_right_after_leaves_its_last_figures_with_a_viewer(tmp_pa
     same_figures(event, session, json.loads(done.stdout.splitlines()[-1])[1])
     _pins(event, session)
     assert "memtui:   fragmentation: " in done.stderr
+
+
+def test_of_a_storm_of_errors_the_number_is_torchs(tmp_path: pathlib.Path) -> None:
+    """GIVEN more errors at once than are told one by one, THEN their number is still right."""
+    done, log = watched(tmp_path, "--later", "storm")
+    assert done.returncode == 0, done.stderr
+    assert len(errors(log)) <= 2000
+    assert ", 2,000 times so far, raised at failing.py:" in done.stderr
+    parts = re.findall(r"out of memory ([\d,]+) times.*, and again right after", done.stderr)
+    told = len(re.findall(r"out of memory on cuda:0", done.stderr))
+    assert sum(int(part.replace(",", "")) for part in parts) + told <= 2000
 
 
 @pytest.mark.parametrize("causes", GROUPS, ids=lambda causes: next(iter(causes)))

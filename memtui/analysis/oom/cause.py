@@ -181,6 +181,8 @@ def _full(evidence: Evidence) -> Iterator[Kind]:
         yield "first optimizer step"
     elif live.phase in _PEAKS:
         yield _PEAKS[live.phase]
+    elif live.evaluates:
+        yield "evaluation peak"
     elif larger or live.outgrown is not None:
         yield "longest batch"
     else:

@@ -21,6 +21,7 @@ class Pin:
 
     name: str
     bytes: int
+    segment_bytes: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Live:
     state_to_come_bytes: Optional[int] = None  # what that step was still to make, at least; predicted
     categories: Mapping[str, int] = field(default_factory=dict)
     categories_step: Optional[int] = None  # how many were completed when they were so, where that was another step
+    births_known: bool = True  # False where so much has no known owner that activations and the like are no bounds
+    evaluates: bool = False  # in eval mode with gradients on, after a training that was not
     growth_bytes_per_step: Optional[float] = None
     grown_bytes: Optional[int] = None  # by that, until the failing request
     growth_since_step: Optional[int] = None  # how many were completed then

@@ -63,6 +63,18 @@ def leak_before(session: Session, event: Event, policy: Policy = DEFAULT) -> Opt
     return None if leak is None or leak.first_step > event.step else leak
 
 
+def _risen(session: Session, event: Event, leak: Leak) -> tuple[int, int]:
+    """When a leak began to rise, and by how much it has: the steps that tell its slope may begin before it does."""
+    floors = session.floors(event.device or "")
+    levels = () if floors is None else floors.levels
+    course = {each.step: each.allocated_bytes for level in levels for each in level if each.step >= leak.first_step}
+    if not course:
+        return leak.first_step, round(leak.bytes_per_step * (event.step - leak.first_step))
+    newest = max(course)
+    foot = max(step for step, size in course.items() if size <= course[min(course)])
+    return foot, course[newest] - course[foot] + round(leak.bytes_per_step * max(0, event.step - newest))
+
+
 def _exactly(size: Optional[int]) -> Optional[Interval]:
     return None if size is None else Interval.exactly(size)
 
@@ -81,7 +93,7 @@ def _shares(
     if reading is not None and others is not None:
         own = total - free - others - (reading.driver_reserved_bytes or 0)
         return _exactly(own), _exactly(others)
-    return _told(session, event)
+    return _told(session, event, total - free)
 
 
 def _others(reading: DeviceReading, event: Event, used: int) -> Optional[int]:
@@ -95,14 +107,16 @@ def _others(reading: DeviceReading, event: Event, used: int) -> Optional[int]:
     return held if listed and held + reserved <= used else None
 
 
-def _told(session: Session, event: Event) -> tuple[Optional[Interval], Optional[Interval]]:
-    """From the message of the exception that ended the program, where it is this error's."""
+def _told(session: Session, event: Event, used: int) -> tuple[Optional[Interval], Optional[Interval]]:
+    """From the message of the exception that ended the program, where it is this error's; all that is used is exact."""
     text = "" if session.end is None else session.end.text
     asked = event.figures.get("asked_bytes", 0)
     for found in find_messages(io.BytesIO(text.encode(errors="replace"))) if text else ():
         told = evidence_of(found.message)
         if told.tried is not None and told.tried.low <= asked <= told.tried.high:
-            return told.own, told.others
+            if told.own is None or told.others is None:
+                return told.own, told.others
+            return told.own, (Interval.exactly(used) - told.own).at_least_nothing()
     return None, None
 
 
@@ -112,6 +126,7 @@ def _told(session: Session, event: Event) -> tuple[Optional[Interval], Optional[
 def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> Live:
     device, blocks = event.device or "", failure.blocks
     leak = leak_before(session, event, policy)
+    since, grown = (None, None) if leak is None else _risen(session, event, leak)
     categories, as_of = composition(session, event)
     first = _is_first(session, event)
     return Live(
@@ -122,15 +137,17 @@ def _live(session: Session, event: Event, failure: Failure, policy: Policy) -> L
         state_to_come_bytes=_to_come(session, event, failure) if first else None,
         categories=categories,
         categories_step=as_of,
+        births_known=as_of is not None or failure.classification is None or _births_known(failure),
+        evaluates=failure.switched_to_eval and event.phase == "forward",
         growth_bytes_per_step=None if leak is None else leak.bytes_per_step,
-        grown_bytes=None if leak is None else round(leak.bytes_per_step * (event.step - leak.first_step)),
-        growth_since_step=None if leak is None else leak.first_step,
+        grown_bytes=grown,
+        growth_since_step=since,
         growing_category="" if leak is None else _growing(session, device, leak),
         larger_batch=_larger(session, event),
         outgrown=_outgrown(session, event),
         largest_free_block_bytes=None if blocks is None else blocks.largest_free_block_bytes,
         pinned_segments=None if blocks is None else blocks.num_pinned_segments,
-        pins=tuple(Pin(pin_name(each), each.block_bytes) for each in failure.pinned),
+        pins=tuple(Pin(pin_name(each), each.block_bytes, each.segment_bytes) for each in failure.pinned),
         expandable=failure.expandable,
     )
 
@@ -176,6 +193,15 @@ def _known(look: Classification) -> dict[str, int]:
 
 def _unknown_share(look: Classification) -> float:
     return look.categories.get("unattributed", 0) / look.allocated_bytes if look.allocated_bytes else 0.0
+
+
+def _births_known(failure: Failure) -> bool:
+    """Whether most of what has no owner was seen to be born; what the phase under way has made is no mystery."""
+    look = failure.classification
+    if look is None or not look.allocated_bytes:
+        return False
+    mystery = look.categories.get("unattributed", 0) - failure.undecided_bytes
+    return mystery <= _UNKNOWN_SHARE * look.allocated_bytes
 
 
 def _is_first(session: Session, event: Event) -> bool:

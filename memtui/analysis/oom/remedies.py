@@ -18,6 +18,7 @@ from .interval import Interval
 _EIGHT_BIT_SAVES = 0.75
 #: Activations of less than such a part of what an evaluation asked for are not worth a word.
 _KEPT_SHARE = 20
+_BORN = ("inputs", "activations", "temporaries")
 _FULL = ("full", "leak", "first optimizer step", "longest batch", "evaluation peak", "checkpoint peak", "spill")
 _ALLOCATOR_SETTING = {
     "HIP": "PYTORCH_HIP_ALLOC_CONF",
@@ -163,9 +164,10 @@ def _fragmentation(evidence: Evidence) -> Iterator[Remedy]:
         yield from _outside(evidence)
         yield next(_shrink(evidence))
     setting = _ALLOCATOR_SETTING.get(evidence.backend, "PYTORCH_CUDA_ALLOC_CONF")
-    if evidence.backend in ("CUDA", "HIP", "NPU", "MUSA"):
+    limit = _split_mib(evidence)
+    if limit is not None and evidence.backend in ("CUDA", "HIP", "NPU", "MUSA"):
         yield Remedy(
-            f"{setting}=max_split_size_mb:{_split_mib(evidence.tried)}: blocks of more than that stay whole",
+            f"{setting}=max_split_size_mb:{limit}: blocks of more than that stay whole",
             "they may be of little use to small requests",
         )
     yield Remedy("steady shapes: pad or bucket batches, the largest one first", "some padding is computed")
@@ -207,11 +209,17 @@ def _expandable(evidence: Evidence) -> Iterator[Remedy]:
     )
 
 
-def _split_mib(tried: Optional[Interval]) -> int:
-    """A power of two below the request that failed, so that such blocks are not split; PyTorch takes more than 20."""
-    if tried is None:
-        return 256
-    return min(512, max(32, 1 << max(0, (tried.low >> 21).bit_length() - 1)))
+def _split_mib(evidence: Evidence) -> Optional[int]:
+    """A power of two below the request that failed, so that such blocks are not split; PyTorch takes more than 20.
+
+    It is below the largest segment that is pinned, too; None where all are too small to stay whole.
+    """
+    tried = evidence.tried
+    limit = 256 if tried is None else min(512, max(32, 1 << max(0, (tried.low >> 21).bit_length() - 1)))
+    pinned = max((each.segment_bytes or 0 for each in evidence.live.pins), default=0)
+    while pinned and limit << 20 >= pinned:
+        limit //= 2
+    return limit if limit >= 32 else None
 
 
 def _leak(evidence: Evidence) -> Iterator[Remedy]:
@@ -231,10 +239,10 @@ def _first_step(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _evaluation(evidence: Evidence) -> Iterator[Remedy]:
-    """Of one that was watched gradients were off, for by that it was told; what it keeps is known where it was seen."""
+    """Of one that was watched it is known whether gradients were off; what it keeps is known where it was seen."""
     tried, gradients = evidence.tried, _category(evidence, "gradients")
     activations, kept = _category(evidence, "activations"), _category(evidence, "temporaries")
-    if not evidence.watched:
+    if not evidence.watched or evidence.live.evaluates:
         yield Remedy("evaluate under torch.no_grad() or inference_mode()", "none", activations)
     elif activations and tried is not None and _KEPT_SHARE * activations >= tried.low:
         yield Remedy(
@@ -308,6 +316,8 @@ def _full(evidence: Evidence) -> Iterator[Remedy]:
         yield next(_others(evidence))
     categories = evidence.live.categories
     activations = categories.get("activations", 0) + categories.get("temporaries", 0)
+    if not evidence.live.births_known and evidence.live.phase in ("forward", "backward", "evaluation"):
+        activations += categories.get("unattributed", 0)
     weights = categories.get("parameters", 0) + categories.get("gradients", 0)
     state, workspaces = categories.get("optimizer_state", 0), categories.get("workspaces", 0)
     groups = [(activations, _shrink), (state, _state), (weights, _weights), (workspaces, _workspaces)]
@@ -392,6 +402,9 @@ def _workspaces(evidence: Evidence) -> Iterator[Remedy]:
 
 
 def _category(evidence: Evidence, name: str) -> Optional[int]:
+    """Bytes that are at most to be had there; None where there may be more, among what has no known owner."""
+    if name in _BORN and not evidence.live.births_known:
+        return None
     return evidence.live.categories.get(name)
 
 

@@ -76,11 +76,16 @@ def build_story(session: Session, event: Event, policy: Policy = DEFAULT) -> Sto
         sites_note=sites_note,
         others=tuple(_others(session, event, evidence)),
         settings=clean(failure.settings, 120),
-        count=sum(
-            each.name == "oom" and each.device == event.device and each.time_ns <= event.time_ns
-            for each in session.events
-        ),
+        count=_count(session, event),
     )
+
+
+def _count(session: Session, event: Event) -> int:
+    """How many there were on its device, this one the last: by torch's own counter, where not all of many were told."""
+    told = sum(
+        each.name == "oom" and each.device == event.device and each.time_ns <= event.time_ns for each in session.events
+    )
+    return max(told, event.figures.get("num_ooms", 0))
 
 
 def _heading(session: Session, event: Event) -> str:
@@ -106,7 +111,9 @@ def _figures(evidence: Evidence) -> Iterator[tuple[str, str]]:
     yield "live", f"{size(evidence.live_tensors)} of {size(evidence.total)}"
     if evidence.private is not None:
         yield "idle in graphs' pools", size(evidence.private)
-    yield "other processes", size(evidence.others)
+    others = evidence.others
+    rounded = others is not None and others.low == 0 < others.high
+    yield "other processes", f"≤ {units.size(others.high)}" if others is not None and rounded else size(others)
 
 
 def _bands(evidence: Evidence, failure: Failure) -> Iterator[Band]:

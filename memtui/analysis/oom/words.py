@@ -10,7 +10,7 @@ from memtui.analysis.text import clean, place_words
 from memtui.session.steps import step_number
 
 from .cause import Cause, Kind, contradicts, is_narrow, is_nearly_full, short_by
-from .evidence import Evidence
+from .evidence import Evidence, Live
 from .interval import Interval, as_printed
 from .message import Message
 
@@ -77,9 +77,7 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
         "first optimizer step": lambda: (
             f"the optimizer makes its state in its first step, and {tried} of it did not fit{_to_come(evidence)}"
         ),
-        "evaluation peak": lambda: (
-            f"the evaluation needs more than the training did: {tried} did not fit{_at(evidence)}"
-        ),
+        "evaluation peak": lambda: f"{_evaluation(live)}: {tried} did not fit{_at(evidence)}",
         "checkpoint peak": lambda: f"saving or loading a checkpoint needs copies: {tried} did not fit{_at(evidence)}",
         "longest batch": lambda: _longest(evidence),
         "unexplained": lambda: (
@@ -88,6 +86,12 @@ def _certain(kind: Kind, evidence: Evidence) -> str:
     }
     text = texts.get(kind)
     return _full(evidence) if text is None else text()
+
+
+def _evaluation(live: Live) -> str:
+    if live.evaluates:
+        return "the model is in eval mode, but gradients are on: each output keeps its activations"
+    return "the evaluation needs more than the training did"
 
 
 def _to_come(evidence: Evidence) -> str:
