@@ -82,17 +82,18 @@ class Births:
         """Bytes by category; they add up to the blocks' live bytes exactly.
 
         `addresses` are those of tensors; None while gradients may not be read (in mid-phase): then the owners of the
-        last walk hold, and what backward has made is not told apart yet. `phase` is the one that has gone on since
-        the last look; `certain` that there was no other.
+        last walk hold, and what backward has made is not told apart yet; nor is it where the walk has read none.
+        `phase` is the one that has gone on since the last look; `certain` that there was no other.
         """
         if addresses is None:
             found, rest = self._holdings.still(blocks)
         else:
             found, rest = self._holdings.find(blocks, addresses)
         born = _BORN.get(phase, "unattributed") if certain else "unattributed"
-        if addresses is None and phase in ("backward", "optimizer"):
+        decided = addresses is not None and addresses.reads_gradients
+        if (phase == "backward" and not decided) or (phase == "optimizer" and addresses is None):
             born = _UNDECIDED
-        births = self._births(rest, born, blocks.private, decided=addresses is not None)
+        births = self._births(rest, born, blocks.private, decided=decided)
         if step_ended:
             births = self._kept(births, blocks.matching)
         elif blocks.alone.difference(self._buckets):

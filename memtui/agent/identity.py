@@ -43,6 +43,7 @@ class Addresses:
     below: list[tuple[str, list[int]]]  # what the program has named, state, buffers
     gradients: list[int]
     above: list[tuple[str, list[int]]]  # parameters, and what they are gathered in
+    reads_gradients: bool = True  # else there may be some
 
     def in_order(self) -> list[tuple[str, list[int]]]:
         """All of them."""
@@ -134,6 +135,7 @@ class Walk:
             ],
             gradients=found["gradients"],
             above=[(name, found[name]) for name in ("parameters", "communication")],
+            reads_gradients=self._readable.anything,
         )
 
     def _addresses_of(self, plain: list[Any], odd: list[Any]) -> list[int]:

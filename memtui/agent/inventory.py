@@ -36,6 +36,7 @@ class Inventory:
         self.model: Optional[Model] = None
         self.references: dict[int, Any] = {}  # to optimizers, by their id
         self.steps: dict[int, int] = {}  # of each optimizer
+        self._others: set[int] = set()  # threads that were seen to run backward passes beside it; 0 for one of them
         self.alone = True  # whether no other thread than the one that is followed runs backward passes
         self.met = False  # whether optimizers that have not stepped yet were looked for
         self.scanned = False
@@ -69,7 +70,8 @@ class Inventory:
             return
         try:
             self.reader = threading.get_ident()
-            self.alone = self.alone and not others_in_backward()
+            if self.alone and others_in_backward():
+                self._join(0)
             yield NOTHING if not self.alone or others_drop_gradients() else self._readable()
         finally:
             self.reader = 0
@@ -77,10 +79,23 @@ class Inventory:
 
     def share(self) -> None:
         """This thread begins a backward pass and is not the only one: gradients are read no more, nor just now."""
-        self.alone = False
+        self._join(threading.get_ident())
         # Whoever is interrupted by a signal while it reads them, and runs a backward pass then, would wait for itself.
         if self.reader not in (0, threading.get_ident()) and self._reading.acquire(timeout=_READING_SECONDS):
             self._reading.release()
+
+    def _join(self, thread: int) -> None:
+        self.alone = False
+        self._others.add(thread)
+
+    def follow(self, thread: int, *, trained: bool) -> None:
+        """Another `thread` is followed from now on; `trained` where the last one has run backward passes.
+
+        One that has not (a summary of the model, a check of its shapes) has no gradients.
+        """
+        if not trained:
+            self._others.discard(thread)
+            self.alone = not self._others
 
     def _readable(self) -> Readable:
         # In a nap the backward passes of others are not seen either.

@@ -474,12 +474,12 @@ class Observer:
         if current in self._workers:
             return False
         if current != self._thread:
-            # The first thread that trains is the one that is followed, as long as it lives, unless it optimizes
-            # nothing and another one does.
+            # The first that trains is followed while it lives, unless it optimizes nothing and another thread does.
             if self._thread is not None and any(t.ident == self._thread for t in threading.enumerate()):
                 if not steps or self.phases.optimizes or is_foreign(current):
                     return False
                 self._quiet = 0
+                self.inventory.follow(current, trained=self.phases.trains)
                 self.phases.follow_another()
             self._thread = current
         return True

@@ -26,6 +26,11 @@ class Readable:
     def __init__(self, roots: Iterable[int] = (), optimizers: Iterable[int] = (), *, everything: bool = False) -> None:
         self.everything, self._roots, self._optimizers = everything, frozenset(roots), frozenset(optimizers)
 
+    @property
+    def anything(self) -> bool:
+        """Whether any may be read."""
+        return self.everything or bool(self._roots or self._optimizers)
+
     def root(self, module: Any) -> bool:
         """Whether those of a root module's parameters may be read."""
         return self.everything or id(module) in self._roots

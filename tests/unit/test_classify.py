@@ -59,6 +59,18 @@ def looked(
     return {name: size for name, size in totals.items() if size}
 
 
+def test_what_backward_makes_is_undecided_where_no_gradient_was_read() -> None:
+    """GIVEN threads that all train, THEN neither gradients nor temporaries are said; once some are read, they are."""
+    births = Births(frozenset())
+    classify(births, blocks(512), {}, "between")
+    found, nothing = blocks(512, 1024, 256), at([])
+    nothing.reads_gradients = False
+    assert looked(births, found, nothing, "backward") == {"unattributed": 1280, "inputs": 512}
+    assert looked(births, found, nothing, "optimizer") == {"unattributed": 1280, "inputs": 512}
+    gradient = {(1 << 40) + 512: "gradients"}
+    assert classify(births, found, gradient, "between") == {"inputs": 512, "gradients": 1024, "temporaries": 256}
+
+
 def test_owners_anywhere_in_a_block_and_births_elsewhere() -> None:
     births = Births(frozenset())
     found = blocks(1024, 2048, 512)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,36 @@ def test_what_this_thread_alone_calls_is_read_without_an_optimizer() -> None:
     with inventory.reading() as readable:
         assert readable.root(mine)  # also while a step is recorded
     calls.take_out()
+
+
+def test_a_dry_run_on_another_thread_is_no_training() -> None:
+    """GIVEN a forward on one thread and a training on another, THEN that one's gradients are read; but not of three."""
+
+    def train(observer: Observer) -> None:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters())
+        observer.backward_started()
+        observer.optimizer_started(optimizer, (), {})
+
+    def on_another(function: Any) -> None:
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    for others in (0, 1):
+        observer = Observer(torch, lambda: None)
+        assert observer._mine()
+        observer._boundary("forward_start", 1)
+        begun, over = threading.Event(), threading.Event()
+
+        def third(observer: Observer = observer, begun: Any = begun, over: Any = over) -> None:
+            observer.backward_started()
+            begun.set()
+            over.wait(10)
+
+        if others:
+            threading.Thread(target=third).start()
+            begun.wait(10)
+        on_another(lambda observer=observer: train(observer))
+        over.set()
+        assert observer.inventory.alone == (not others)
