@@ -155,10 +155,16 @@ class Roots:
 
 
 def _has_parameters(module: Any) -> bool:
-    own = module.__dict__
-    if any(each is not None for each in list((own.get("_parameters") or {}).values())):
-        return True
-    return any(child is not None and _has_parameters(child) for child in list((own.get("_modules") or {}).values()))
+    waiting, seen = [module], set()  # a module may be its own grandchild
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if any(own is not None for own in list((each.__dict__.get("_parameters") or {}).values())):
+            return True
+        waiting += list((each.__dict__.get("_modules") or {}).values())
+    return False
 
 
 def _watch(module: Any) -> None:
