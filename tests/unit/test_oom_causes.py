@@ -97,15 +97,17 @@ def test_blocks_stay_whole_only_in_segments_that_are_larger(segment_mib: int, se
     assert named == ([] if setting is None else [str(setting)])
 
 
-def test_what_has_no_known_owner_is_no_bound() -> None:
-    """GIVEN a step that was not looked at, THEN activations come first, and with no figure that they are not below."""
+def test_what_has_no_known_owner_may_all_be_activations() -> None:
+    """GIVEN a step that was not looked at, THEN these come first, and with no figure that they are not below."""
     categories = {"parameters": 3 * GIB, "activations": 512, "unattributed": 18 * GIB}
     live = replace(FULL, categories=categories, births_known=False)
+    most = 18 * GIB + 512
     capped = explain_evidence(evidence(live=live, allowed=Interval.exactly(23 * GIB))).remedies
-    assert [remedy.saves_bytes for remedy in capped[1:3]] == [None, None]
+    assert [remedy.saves_bytes for remedy in capped[1:3]] == [most // 16, most]
     full = explain_evidence(evidence(live=live)).remedies
-    assert full[0].action.startswith("smaller micro-batch")
-    assert full[0].saves_bytes is None
+    assert full[0].saves_bytes == most // 16
+    elsewhere = explain_evidence(evidence(live=replace(live, phase="optimizer"))).remedies
+    assert most not in [remedy.saves_bytes for remedy in elsewhere]
 
 
 def test_remedies_are_those_of_what_dominates() -> None:
