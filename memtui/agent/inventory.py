@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ..wire.frames import Event, Model
 from . import discovery
 from .identity import describe, members
-from .moments import others_drop_gradients, others_in_backward
+from .moments import others_in_backward, others_write_gradients
 from .naps import Nap
 from .phases import Phases
 from .readable import EVERYTHING, NOTHING, Readable, Trained
@@ -70,9 +70,10 @@ class Inventory:
             return
         try:
             self.reader = threading.get_ident()
-            if self.alone and others_in_backward():
+            busy = self.alone and others_write_gradients()  # one walk over the stacks, where nobody does
+            if busy and others_in_backward():
                 self._join(0)
-            yield NOTHING if not self.alone or others_drop_gradients() else self._readable()
+            yield self._readable() if self.alone and not busy else NOTHING
         finally:
             self.reader = 0
             self._reading.release()

@@ -28,6 +28,7 @@ _DROPS = {
     "torch/optim/optimizer.py": {"zero_grad", "wrapper", "profile_hook_step"},
     "torch/nn/modules/module.py": {"zero_grad"},
 }
+_WRITES = {**_PASSES, **_DROPS}
 _PAUSE_SECONDS = 0.0005
 _DEPTH = 1000
 
@@ -67,9 +68,9 @@ def others_in_backward() -> bool:
     return _anywhere(_PASSES, _thread.get_ident())
 
 
-def others_drop_gradients() -> bool:
-    """Whether another thread is in torch's own functions that drop gradients, or in an optimizer's step."""
-    return _anywhere(_DROPS, _thread.get_ident())
+def others_write_gradients() -> bool:
+    """Whether another thread runs a backward pass or an optimizer's step, or a function of torch's that drops some."""
+    return _anywhere(_WRITES, _thread.get_ident())
 
 
 def are_only_threads(*others: Optional[int]) -> bool:
